@@ -1,0 +1,73 @@
+"""Is it the claim about training that is wrong? Asked before anyone is told to change serving."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from eagle_contracts.plan import Case, environments_of, parameters
+from eagle_contracts.session import Session, Unrunnable
+from eagle_contracts.spec.errors import SpecError
+from eagle_contracts.spec.model import Environment
+from eagle_contracts.taps import Tap, as_hidden_states, make_tap
+
+UNCLEAR: tuple[int | None, ...] = ()
+"""What an environment shows whose slots are not all identified."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Every serve environment agrees on states other than the claimed ones."""
+
+    sentences: tuple[str, ...]
+    taps: str
+
+
+def doubt(case: Case, session: Session, taps: Sequence[Tap]) -> Claim | None:
+    """Return why the claim may be wrong, if every environment with its own `set` shows one and the same other states.
+
+    One environment alone is no agreement. An environment that is unavailable is left out.
+    """
+    shown = [seen for e in _beside(case) if (seen := _own_states(case, e, session)) is not None]
+    claimed = tuple(tap.k for tap in taps)
+    if len(shown) < 2 or len({states for _, states in shown}) != 1 or shown[0][1] in (claimed, UNCLEAR):
+        return None
+    layers = session.twin(case.pipeline).layers
+    held = [make_tap(k, layers) for k in shown[0][1]]
+    where = (
+        case.pipeline.trained["taps"].position
+        if "taps" in case.pipeline.trained
+        else session.declared(case)[0].position
+    )
+    names = ", ".join(name for name, _ in shown)
+    listed = ", ".join(tap.label() for tap in held)
+    text = as_hidden_states(held, layers)
+    return Claim(
+        taps=text,
+        sentences=(
+            f"The claim may be what is wrong, not serving: with the ids of its own `set`, every environment shows "
+            f"{listed} ({names}).",
+            f"Look first at what was trained. If it was {listed}, write trained.taps: {{{text}}} at {where} and change "
+            f"no id.",
+        ),
+    )
+
+
+def _beside(case: Case) -> list[Environment]:
+    """Return the environments that this contract runs in."""
+    return environments_of(case.contract.in_, case.pipeline)
+
+
+def _own_states(case: Case, environment: Environment, session: Session) -> tuple[str, tuple[int | None, ...]] | None:
+    """Return the states that an environment shows with its own ids, or UNCLEAR."""
+    beside = replace(case, environment=environment)
+    ids_free = {key: value for key, value in session.overrides.items() if key != "draft.layer_ids"}
+    try:
+        seen = session.observe(beside, parameters(beside, ids_free)).observation
+    except Unrunnable as stopped:
+        return None if stopped.status == "unavailable" else (environment.name, UNCLEAR)
+    except SpecError:
+        return None
+    if seen.states is None:
+        return (environment.name, UNCLEAR)
+    return (environment.name, tuple(slot.best.k if slot.best else None for slot in seen.slots))

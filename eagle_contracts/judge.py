@@ -1,0 +1,173 @@
+"""One case -> its verdict: observe, hold against the promises, find what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from eagle_contracts.claim import Claim, doubt
+from eagle_contracts.observation import Observation
+from eagle_contracts.plan import Case, parameters
+from eagle_contracts.remedy import Try, search
+from eagle_contracts.session import Seen, Session, Unrunnable
+from eagle_contracts.spec.errors import SpecError
+from eagle_contracts.spec.flow import show
+from eagle_contracts.spec.model import Value
+from eagle_contracts.taps import parse_taps
+from eagle_contracts.verdict import Mismatch, Remedy, Status, Verdict
+
+
+def judge(case: Case, session: Session) -> Verdict:
+    """Return a case's verdict; nothing a user or an engine does wrong raises."""
+    try:
+        seen = session.observe(case)
+        mismatches = session.mismatches(case, seen)
+        context = _context(case, session, seen)
+    except SpecError as error:
+        return Verdict(status="error", reason="spec", sentence=error.render())
+    except Unrunnable as stopped:
+        return Verdict(status=stopped.status, reason=stopped.reason, sentence=stopped.message, log=stopped.log)
+    verdict = _of_control(case, mismatches) if case.control else _of_promise(mismatches)
+    verdict = replace(verdict, context=context, properties=_properties(case, seen, verdict))
+    return _advised(case, session, seen, verdict) if verdict.status == "violated" and not case.control else verdict
+
+
+def _of_promise(mismatches: Sequence[Mismatch]) -> Verdict:
+    if not mismatches:
+        return Verdict(status="passed")
+    first = mismatches[0]
+    status: Status = "inconclusive" if first.diagnosis is None else "violated"
+    return Verdict(status=status, diagnosis=first.diagnosis, sentence=first.sentence, mismatches=tuple(mismatches))
+
+
+def _of_control(case: Case, mismatches: Sequence[Mismatch]) -> Verdict:
+    """A break is caught if at least one promise gives its diagnosis and none gives another."""
+    assert case.control is not None
+    wanted, given = case.control.diagnosis, [m.diagnosis or "inconclusive" for m in mismatches]
+    if given and set(given) == {wanted}:
+        return Verdict(status="passed", diagnosis=wanted)
+    broken = f"the break at {case.control.position} ({case.control.text})"
+    if not given:
+        sentence = f"{broken} was not caught: with it, every promise of this contract still holds"
+        return Verdict(status="violated", diagnosis="not_caught", sentence=sentence)
+    found = ", ".join(dict.fromkeys(given))
+    sentence = f"{broken} was to be caught as {wanted}, and was diagnosed as {found}"
+    return Verdict(status="violated", diagnosis="caught_as_another", sentence=sentence, mismatches=tuple(mismatches))
+
+
+def _context(case: Case, session: Session, seen: Seen) -> tuple[tuple[str, str, str], ...]:
+    """Return what was run on what, each with where it was written."""
+    rows = [
+        (expectation.kind, _show(value), str(value.position))
+        for expectation, value in zip(case.expectations, session.declared(case), strict=False)
+    ]
+    rows += [(key, _show(value), str(value.position)) for key, value in parameters(case, session.overrides).items()]
+    overlay = seen.engine.get("overlay")
+    if overlay:
+        rows.append(("overlay", f"{overlay['shown']} (diff {overlay['diff_digest']})", ""))
+    rows.append(("engine", f"{case.subject.engine} {seen.engine[case.subject.engine]}, {_twin(seen)}", ""))
+    return tuple(rows)
+
+
+def _twin(seen: Seen) -> str:
+    tokens = sum(map(len, seen.twin.prompts))
+    return f"{seen.twin.architecture} twin of {seen.twin.layers} layers, {tokens} tokens, cpu"
+
+
+def _show(value: Value) -> str:
+    return show(value.data)
+
+
+def _properties(case: Case, seen: Seen, verdict: Verdict) -> dict[str, str]:
+    """Return what JUnit and other machines read."""
+    states = seen.observation.states
+    return {
+        "contract": case.contract.name,
+        "environment": case.environment.name,
+        "engine": f"{case.subject.engine} {seen.engine[case.subject.engine]}",
+        "diagnosis": verdict.diagnosis or "",
+        "observed": ", ".join(states) if states else "refused" if seen.observation.refusal else "",
+    }
+
+
+def _advised(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verdict:
+    """Add what to write instead, and what to run then."""
+    if case.subject.remedy is None:
+        return verdict
+    parameter, key = case.subject.remedy
+    taps = parse_taps(session.declared(case)[0], seen.twin.layers) if session.declared(case) else ()
+    given = parameters(case, session.overrides)
+    claim = doubt(case, session, taps) if taps else None
+    before = (*_cause(case, session, given, parameter, seen), *(claim.sentences if claim else ()))
+    run = _runner(case, session, given, parameter)
+    ids, tried = search(taps, run, skip=[given[parameter].data])
+    remedy = Remedy(
+        key=key,
+        lists=(tuple(ids),) if ids else (),
+        where=_where(case, session, given[parameter], key),
+        before=before,
+        sentence=_sentence(case, ids, tried, claim),
+        tried=tried,
+    )
+    return replace(verdict, remedy=remedy, next_command=_next(case, key, ids, claim))
+
+
+def _runner(case: Case, session: Session, given: dict[str, Value], parameter: str) -> Try:
+    def run(ids: list[int]) -> Observation | None:
+        try:
+            changed = {**given, parameter: Value(data=ids, position=given[parameter].position)}
+            return session.observe(case, changed).observation
+        except (SpecError, Unrunnable):
+            return None
+
+    return run
+
+
+def _cause(case: Case, session: Session, given: dict[str, Value], parameter: str, seen: Seen) -> tuple[str, ...]:
+    """Say why an engine refused, where leaving out the ids that name no layer makes it accept the rest."""
+    ids = given[parameter].data
+    if seen.observation.refusal is None or not isinstance(ids, list):
+        return ()
+    layers = seen.twin.layers
+    strange = [i for n, i in enumerate(ids) if not isinstance(i, int) or not 0 <= i < layers or i in ids[:n]]
+    if not strange or len(strange) == len(ids):
+        return ()
+    rest = [i for n, i in enumerate(ids) if i not in strange or (ids.index(i) == n and 0 <= i < layers)]
+    without = _runner(case, session, given, parameter)(rest)
+    named = ", ".join(str(i) for i in dict.fromkeys(strange))
+    if without is None or without.refusal is not None:
+        return (f"{named} names no layer of a target with {layers} layers (0 to {layers - 1}).",)
+    why = (
+        "this engine cannot capture what it asks for, the embedding for instance" if -1 in strange else "it is no layer"
+    )
+    return (f"likely cause: {named}. Without it the engine accepts {rest}: {why}.",)
+
+
+def _sentence(case: Case, ids: list[int] | None, tried: int, claim: Claim | None) -> str:
+    if ids is None:
+        return (
+            f"no list that was tried expresses these states ({tried} were run)"
+            if tried
+            else "no list can name these states"
+        )
+    sure = "verified by running the engine"
+    return f"only if the claim is right ({sure})" if claim else sure
+
+
+def _where(case: Case, session: Session, value: Value, key: str) -> str:
+    """Name the place to change: the environment's own, also when the value run was an override."""
+    own = case.environment.set.get(key)
+    if own is not None:
+        return f"{own.position}, environment {case.environment.name}"
+    return str(value.position)
+
+
+def _next(case: Case, key: str, ids: list[int] | None, claim: Claim | None) -> str:
+    file = case.contract.document.shown
+    if claim is not None:
+        folder = file.rpartition("/")[0] or "."
+        return f"pytest --contracts {folder} --contracts-set 'trained.taps={{{claim.taps}}}'"
+    if ids is None:
+        return ""
+    listed = ",".join(map(str, ids))
+    return f"pytest --contracts '{file}::{case.name}' --contracts-set '{key}=[{listed}]'"

@@ -1,0 +1,29 @@
+"""`pytest --contracts`: options, and the run's own hooks where they are asked for. PYTEST_DONT_REWRITE"""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flags and the ini value."""
+    group = parser.getgroup("contracts", "contracts between training and serving (eagle-contracts)")
+    group.addoption("--contracts", action="store_true", help="collect YAML contracts and run them on the real engines")
+    group.addoption(
+        "--contracts-set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a value of every pipeline, such as draft.layer_ids=[2,30,58]; negative controls are left out",
+    )
+    parser.addini("contracts_paths", "where contracts are, relative to rootdir", type="args", default=["contracts"])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the hooks of a contracts run, if one is asked for; otherwise YAML files are left alone."""
+    if config.getoption("--contracts"):
+        from eagle_contracts.pytest_run import ContractRun
+
+        config.pluginmanager.register(ContractRun(config), "eagle_contracts.run")
+    elif config.getoption("--contracts-set"):
+        raise pytest.UsageError("--contracts-set changes a contracts run: give --contracts too")

@@ -1,0 +1,158 @@
+"""The hooks of a contracts run: which files are contracts, when engines start, and that something was checked.
+
+PYTEST_DONT_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from eagle_contracts.plan import Case
+from eagle_contracts.pytest_items import ContractFile, ContractItem
+from eagle_contracts.session import Session
+from eagle_contracts.spec.errors import SpecError
+from eagle_contracts.spec.load import load_pipeline
+from eagle_contracts.spec.model import Pipeline, Value
+from eagle_contracts.spec.overrides import parse_overrides
+
+SUFFIXES = (".yaml", ".yml")
+PIPELINES = ("pipeline.yaml", "pipeline.yml")
+
+
+class ContractRun:
+    """One pytest process's contracts run; pytest calls its hooks by name."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._is_xdist_worker = hasattr(config, "workerinput")
+        self._where = config.invocation_params.dir
+        self._paths = [config.rootpath / path for path in config.getini("contracts_paths")]
+        self._pipelines: dict[Path, Pipeline | SpecError] = {}
+        self._checks = 0
+        self._nothing_checked = False
+        self.overrides = _overrides(config)
+        self.session = Session(config.rootpath, self.overrides)
+        given = config.getoption("file_or_dir")
+        if not given:
+            config.args[:] = self._default_arguments()
+        config.addinivalue_line("markers", "contract: an item of a contract file")
+        config.addinivalue_line("markers", "control: a negative control of a contract, which breaks it on purpose")
+
+    def _default_arguments(self) -> list[str]:
+        if self._where != self._config.rootpath and self._where.is_relative_to(self._config.rootpath):
+            return [str(self._where)]
+        there = [path for path in self._paths if path.exists()]
+        if not there:
+            named = ", ".join(self.shown(path) for path in self._paths)
+            raise pytest.UsageError(
+                f"--contracts found no contracts: there is no {named} (ini value contracts_paths); name a folder on the "
+                f"command line, or write a first contract there"
+            )
+        return [str(path) for path in there]
+
+    def shown(self, path: Path) -> str:
+        """Return a path as messages show it: from where pytest was started, if it lies below."""
+        for base in (self._where, self._config.rootpath):
+            if path.is_relative_to(base):
+                return str(path.relative_to(base))
+        return str(path)
+
+    def pipeline_beside(self, path: Path) -> Pipeline:
+        """Return the pipeline that a contract belongs to, read once; raises `SpecError`."""
+        folder = path.parent
+        if folder not in self._pipelines:
+            file = next((folder / name for name in PIPELINES if (folder / name).is_file()), folder / PIPELINES[0])
+            try:
+                self._pipelines[folder] = load_pipeline(file, self.shown(file))
+            except SpecError as error:
+                self._pipelines[folder] = error
+        found = self._pipelines[folder]
+        if isinstance(found, SpecError):
+            raise found
+        return found
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """Take every YAML file under a contracts path, beside or below a pipeline, or named on the command line."""
+        if file_path.suffix not in SUFFIXES or not self._is_ours(file_path, parent):
+            return None
+        return ContractFile.from_parent(parent, path=file_path, run=self)
+
+    def _is_ours(self, path: Path, parent: pytest.Collector) -> bool:
+        if any(path.is_relative_to(folder) for folder in self._paths):
+            return True
+        if any((path.parent / name).is_file() for name in PIPELINES):
+            return True
+        return parent.session.isinitpath(path)
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what is overridden, since then no negative control runs."""
+        if not self.overrides:
+            return []
+        listed = ", ".join(f"{key}={_flow(value)}" for key, value in self.overrides.items())
+        return [f"contracts: overridden for every pipeline: {listed}; negative controls are not run"]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Start the engines of the selected items before the first one, outside output capture."""
+        cases = _cases(session.items)
+        if not cases or self._config.getoption("collectonly") or self._is_xdist_worker:
+            return
+        if session.testsfailed and not self._config.getoption("continue_on_collection_errors"):
+            return
+        labels = self.session.start(cases)
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if labels and terminal is not None:
+            terminal.write_line(f"contracts: starting {', '.join(labels)} (an import takes several seconds)")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        """Queue the next item's observation while this one is judged; with xdist nobody knows more than the next."""
+        if self._is_xdist_worker:
+            self.session.prefetch(_cases([item, *([nextitem] if nextitem else [])]))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count the checks that were executed, here or in another process."""
+        if report.when == "call" and any(name == "contract" for name, _ in report.user_properties):
+            self._checks += 1
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a run that executed no check: a green run that checked nothing is what this tool exists against."""
+        if self._is_xdist_worker or self._config.getoption("collectonly"):
+            return
+        if not self._checks and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            self._nothing_checked = True
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say why a run without a check failed."""
+        if self._nothing_checked:
+            terminalreporter.write_line(
+                "contracts: no check was executed (none selected, or every environment unavailable: see -rs), so this "
+                "run fails",
+                red=True,
+            )
+
+    def pytest_unconfigure(self) -> None:
+        """End all workers."""
+        self.session.close()
+
+
+def _overrides(config: pytest.Config) -> Mapping[str, Value]:
+    try:
+        return parse_overrides(config.getoption("--contracts-set"))
+    except SpecError as error:
+        raise pytest.UsageError(error.render()) from error
+
+
+def _cases(items: list[pytest.Item]) -> list[Case]:
+    return [item.case for item in items if isinstance(item, ContractItem)]
+
+
+def _flow(value: Value) -> str:
+    from eagle_contracts.spec.flow import show
+
+    return show(value.data)

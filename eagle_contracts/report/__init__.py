@@ -1,0 +1,1 @@
+"""Renders verdicts; decides nothing. PYTEST_DONT_REWRITE"""

@@ -1,0 +1,1 @@
+"""YAML to frozen dataclasses, with schemas, positions and references; no torch."""

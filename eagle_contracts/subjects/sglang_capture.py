@@ -1,0 +1,147 @@
+"""`sglang.capture`: which states SGLang's target side hands to the draft for a list of layer ids.
+
+The subject writes the ids into a draft's config.json, lets the engine read it by itself, and runs the engine's own model
+class, setter, forward pass and logits processor. All functions but `request` run inside a worker.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eagle_contracts.subjects.protocol import Subject
+
+PARAMETERS: Mapping[str, str] = {
+    "layer_ids": "the list written to eagle_config.eagle_aux_hidden_state_layer_ids of the draft's config.json",
+}
+
+
+def request(given: Mapping[str, Any], twin: Any) -> dict[str, Any]:
+    """Return the draft's config with the ids where SGLang reads them; runs in pytest's process."""
+    from eagle_contracts.twin import with_layer_ids
+
+    return {"draft": with_layer_ids(twin.draft, given["layer_ids"].data)}
+
+
+def baseline(twin: Any) -> dict[str, Any]:
+    """Return a draft's config that names no ids: what the engine does then tells whether a refusal is of the ids."""
+    from eagle_contracts.twin import without_layer_ids
+
+    return {"draft": without_layer_ids(twin.draft)}
+
+
+SUBJECT = Subject(
+    name="sglang.capture",
+    engine="sglang",
+    parameters=PARAMETERS,
+    prepare=f"{__name__}:prepare",
+    gate=f"{__name__}:gate",
+    observe=f"{__name__}:observe",
+    request=request,
+    baseline=baseline,
+    remedy=("layer_ids", "draft.layer_ids"),
+)
+
+
+def prepare(params: dict[str, Any]) -> dict[str, Any]:
+    """Import the engine once; see `sglang_engine.prepare`."""
+    from eagle_contracts.subjects import sglang_engine
+
+    return sglang_engine.prepare(params)
+
+
+def gate(params: dict[str, Any]) -> dict[str, Any]:
+    """Write the twin if it is not there, and let this engine's own stream agree with transformers' on it.
+
+    Returns the worst error over all states (median over tokens of the row's relative L2 error) and where it is.
+    """
+    from eagle_contracts.subjects import sglang_engine, sglang_oracle, twin_weights
+
+    manifest = twin_weights.make(params)
+    folder = Path(params["folder"])
+    engine = sglang_engine.Engine(folder / "target", draft=None, architecture=params["architecture"])
+    stream = sglang_oracle.StreamSums(engine.model)
+    engine.forward(manifest["prompts"])
+    reference = twin_weights.read_states(folder)
+    errors = [twin_weights.row_error(h, reference[f"h.{k}"]) for k, h in enumerate(stream.states())]
+    if len(errors) != params["layers"] + 1:
+        raise LookupError(f"the engine ran {len(errors) - 1} layers, and the config has {params['layers']}")
+    worst = max(range(len(errors)), key=lambda k: errors[k] if errors[k] == errors[k] else float("inf"))
+    return {"worst": errors[worst], "at": worst, "states": len(errors), "transformers": manifest["transformers"]}
+
+
+def observe(params: dict[str, Any]) -> dict[str, Any]:
+    """Capture with the given ids and identify every slot; an exception of the engine's own is a result too."""
+    from eagle_contracts.subjects import sglang_engine
+    from eagle_contracts.workers import standins
+
+    try:
+        seen = _capture(params)
+    except sglang_engine.EngineRefused as refusal:
+        seen = {"refused": _refusal(refusal)}
+    if standins.USED:
+        raise standins.StandInUsed(f"the engine used stand-ins: {', '.join(sorted(set(standins.USED)))}")
+    return seen
+
+
+def _refusal(refusal: Any) -> dict[str, str]:
+    """Name the exception and the engine's line that raised it."""
+    import traceback
+
+    cause = refusal.cause
+    frames = traceback.extract_tb(cause.__traceback__)
+    last = next((f for f in reversed(frames) if "/sglang/" in f.filename or f.filename.endswith(".py")), frames[-1])
+    return {
+        "stage": refusal.stage,
+        "type": type(cause).__name__,
+        "message": str(cause),
+        "where": f"{_short(last.filename)}:{last.lineno}",
+        "line": (last.line or "").strip(),
+    }
+
+
+def _short(file: str) -> str:
+    return "sglang/" + file.rpartition("/sglang/")[2] if "/sglang/" in file else Path(file).name
+
+
+def _capture(params: dict[str, Any]) -> dict[str, Any]:
+    from eagle_contracts.subjects import sglang_engine, twin_weights
+
+    folder = Path(params["folder"])
+    manifest = twin_weights.read_manifest(folder)
+    with tempfile.TemporaryDirectory(prefix="eagle_contracts_draft_") as draft:
+        Path(draft, "config.json").write_text(json.dumps(params["draft"]))
+        engine = sglang_engine.Engine(folder / "target", draft=Path(draft), architecture=params["architecture"])
+        written = params["draft"]["eagle_config"].get("eagle_aux_hidden_state_layer_ids")
+        read = engine.ids_read()
+        if read != written:
+            raise RuntimeError(
+                f"the engine read {read!r} from the draft's config.json where {written!r} was written: its reader turns "
+                f"every exception into the default, in silence"
+            )
+        states = engine.forward(manifest["prompts"])
+    return {"refused": None, "ids_read": read, **identified(states, folder, params)}
+
+
+def identified(states: Any, folder: Path, params: dict[str, Any]) -> dict[str, Any]:
+    """Split a concatenation [tokens, slots x hidden] and identify each slot among the twin's states."""
+    from eagle_contracts import identify
+    from eagle_contracts.subjects import twin_weights
+
+    references = twin_weights.candidates(folder)
+    width = references[0][1].shape[-1]
+    slots = identify.split_slots(states, width)
+    out: dict[str, Any] = {"rows": states.shape[0], "total_width": states.shape[-1], "width": width, "slots": []}
+    if isinstance(slots, identify.Indivisible):
+        return out
+    found = identify.identify_all(
+        slots,
+        references,
+        tolerance=params.get("tolerance") or identify.tolerance_for(states.dtype),
+        second_pass=lambda: twin_weights.second_pass(folder),
+        declared=params["declared"],
+    )
+    return {**out, "slots": [one.to_json() for one in found]}

@@ -1,0 +1,236 @@
+"""A checkpoint's config -> a twin: same class, same depth, same layer pattern, tiny widths, random weights.
+
+This half works on plain dictionaries and needs no torch; `subjects.twin_weights` writes the tensors inside a worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+GENERATION = 1
+"""Raised when the same config must give another twin, so that kept twins are not reused."""
+
+HIDDEN = 64
+VOCABULARY = 512
+MAX_POSITIONS = 8192
+
+_WIDTHS: Mapping[str, int] = {
+    "hidden_size": HIDDEN,
+    "intermediate_size": 128,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 32,
+    "head_dim": 16,
+    "kv_lora_rank": 32,
+    "q_lora_rank": 48,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16,
+    "qk_head_dim": 32,
+    "v_head_dim": 16,
+    "vocab_size": VOCABULARY,
+    "draft_vocab_size": VOCABULARY,
+    "n_group": 1,
+    "topk_group": 1,
+}
+_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts")
+_DROPPED = ("quantization_config", "auto_map", "_name_or_path", "transformers_version")
+_CLASS_MODEL_TYPE: Mapping[str, str] = {"DeepseekV3ForCausalLM": "deepseek_v3"}
+"""Model types that transformers only knows by remote code, although the class they name is its own."""
+
+_LOW_RANK_EPS = 1e-6
+"""transformers 4.57 and 5.19 norm the low-rank projections of DeepSeek's attention with this constant, SGLang with the
+
+config's `rms_norm_eps`: at 1e-5 the two are 4.6e-6 apart after one layer and 4e-5 at depth 61, which is no wiring fault.
+"""
+
+_ROPE_KEYS_OUTSIDE = ("rope_theta", "partial_rotary_factor")
+_SEED = 20_251_130
+PROMPT_LENGTHS = (11, 7, 14)
+
+
+class TwinError(ValueError):
+    """A config from which no twin can be made; the message says which field is missing or unusable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twin:
+    """A twin's two configs and its inputs: everything its weights and states follow from."""
+
+    target: Mapping[str, Any]
+    draft: Mapping[str, Any]
+    layers: int
+    prompts: tuple[tuple[int, ...], ...]
+    seed: int
+    notes: tuple[str, ...]
+
+    @property
+    def architecture(self) -> str:
+        """The class that the engine must build: the config's first architecture."""
+        return str(self.target["architectures"][0])
+
+    @property
+    def digest(self) -> str:
+        """Twenty hex digits over all that the weights and the reference states depend on."""
+        parts = [GENERATION, self.target, self.draft, self.prompts, self.seed]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
+
+    def as_json(self) -> dict[str, Any]:
+        """What a worker needs to write the twin down."""
+        return {
+            "target": dict(self.target),
+            "draft": dict(self.draft),
+            "layers": self.layers,
+            "prompts": [list(p) for p in self.prompts],
+            "seed": self.seed,
+        }
+
+
+def make_twin(target: Mapping[str, Any], draft: Mapping[str, Any] | None) -> Twin:
+    """Return the twin of a target's text config and of its draft's config.
+
+    Raises `TwinError` for a target without depth or class.
+    """
+    shrunk, notes = _shrink_target(target)
+    layers = shrunk["num_hidden_layers"]
+    return Twin(
+        target=shrunk,
+        draft=_shrink_draft(draft),
+        layers=layers,
+        prompts=_prompts(_SEED),
+        seed=_SEED,
+        notes=tuple(notes),
+    )
+
+
+def _shrink_target(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    notes: list[str] = []
+    shrunk = _shrink(config)
+    layers = shrunk.get("num_hidden_layers")
+    if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
+        raise TwinError(f"num_hidden_layers must be a whole number of at least 1, and is {layers!r}")
+    architectures = shrunk.get("architectures")
+    if not isinstance(architectures, list) or not architectures or not isinstance(architectures[0], str):
+        raise TwinError("architectures must name the model's class, such as [LlamaForCausalLM]")
+    known = _CLASS_MODEL_TYPE.get(architectures[0])
+    if known and shrunk.get("model_type") != known:
+        notes.append(f"model_type {shrunk.get('model_type')} -> {known}, the type of {architectures[0]}")
+        shrunk["model_type"] = known
+    if shrunk.get("kv_lora_rank") and shrunk.get("rms_norm_eps") != _LOW_RANK_EPS:
+        notes.append(f"rms_norm_eps {shrunk.get('rms_norm_eps')} -> {_LOW_RANK_EPS}, see docs/twins.md")
+        shrunk["rms_norm_eps"] = _LOW_RANK_EPS
+    if "model_type" not in shrunk:
+        raise TwinError("model_type is missing: transformers and the engine choose the class by it")
+    return shrunk, notes
+
+
+def _shrink_draft(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    if config is None:
+        config = {
+            "architectures": ["LlamaForCausalLMEagle3"],
+            "model_type": "llama",
+            "num_hidden_layers": 1,
+            "hidden_size": HIDDEN,
+            "intermediate_size": 128,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "vocab_size": VOCABULARY,
+            "draft_vocab_size": VOCABULARY,
+            "rms_norm_eps": 1e-6,
+        }
+    return _shrink(config)
+
+
+def _shrink(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Shrink every width that the config names, keep depth, pattern, activation, scaling kinds and flags."""
+    out = {key: value for key, value in config.items() if key not in _DROPPED}
+    out.update({key: width for key, width in _WIDTHS.items() if isinstance(out.get(key), int) and out[key]})
+    _shrink_heads(out)
+    _shrink_experts(out)
+    _shrink_positions(out)
+    for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        if key in out:
+            out[key] = None if key == "pad_token_id" else 1
+    out["torch_dtype"] = out["dtype"] = "float32"
+    if out.get("num_nextn_predict_layers"):
+        out["num_nextn_predict_layers"] = 0
+    return out
+
+
+def _shrink_heads(out: dict[str, Any]) -> None:
+    heads, shared = out.get("num_attention_heads"), out.get("num_key_value_heads")
+    if not isinstance(heads, int):
+        return
+    out["num_attention_heads"] = 4
+    if isinstance(shared, int):
+        out["num_key_value_heads"] = 4 if shared == heads else min(shared, 2)
+
+
+def _shrink_experts(out: dict[str, Any]) -> None:
+    for key in _EXPERTS:
+        if isinstance(out.get(key), int) and out[key]:
+            out[key] = 4
+            out["num_experts_per_tok"] = min(2, out.get("num_experts_per_tok") or 2)
+
+
+def _shrink_positions(out: dict[str, Any]) -> None:
+    """Keep the kind of rope scaling and its factor; write both spellings of it.
+
+    transformers 4.57 reads `rope_theta` and `rope_scaling`, 5.x reads `rope_parameters`: with one spelling alone the two
+    disagree by up to 0.44 (relative) on a 61-layer yarn twin.
+    """
+    positions = out.get("max_position_embeddings")
+    if isinstance(positions, int):
+        out["max_position_embeddings"] = min(positions, MAX_POSITIONS)
+    parameters = dict(out.get("rope_parameters") or {})
+    if any(isinstance(value, Mapping) for value in parameters.values()):
+        return
+    scaling = dict(out.get("rope_scaling") or {})
+    rope = {**parameters, **scaling}
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    for key in _ROPE_KEYS_OUTSIDE:
+        if key in out or key in rope:
+            out[key] = rope[key] = rope.get(key, out.get(key))
+    if kind == "yarn" and isinstance(positions, int):
+        factor = float(rope.get("factor") or 1.0)
+        rope["original_max_position_embeddings"] = max(16, int(out["max_position_embeddings"] / factor))
+    if "rope_theta" not in rope and kind == "default":
+        return
+    out["rope_parameters"] = {**rope, "rope_type": kind, "type": kind}
+    inside = {key: value for key, value in rope.items() if key not in _ROPE_KEYS_OUTSIDE}
+    out["rope_scaling"] = None if kind == "default" else {**inside, "rope_type": kind, "type": kind}
+
+
+def _prompts(seed: int) -> tuple[tuple[int, ...], ...]:
+    """Token ids of a few requests of different lengths, away from the special ids at the vocabulary's start."""
+    span = VOCABULARY - 16
+    digits = hashlib.shake_256(f"prompts:{seed}".encode()).digest(2 * sum(PROMPT_LENGTHS))
+    ids = [16 + int.from_bytes(digits[i : i + 2], "big") % span for i in range(0, len(digits), 2)]
+    out, start = [], 0
+    for length in PROMPT_LENGTHS:
+        out.append(tuple(ids[start : start + length]))
+        start += length
+    return tuple(out)
+
+
+def with_layer_ids(draft: Mapping[str, Any], layer_ids: object) -> dict[str, Any]:
+    """Return a draft config that names these ids where SGLang's target side reads them.
+
+    SGLang reads only the nested `eagle_config` (0.5.9: model_executor/model_runner.py; 0.5.23:
+    model_runner_components/spec_aux_hidden_state.py); a top-level list is dropped, so that nothing contradicts it.
+    """
+    out = without_layer_ids(draft)
+    out["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = layer_ids
+    return out
+
+
+def without_layer_ids(draft: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a draft config that leaves the ids to the engine's default."""
+    out = {key: value for key, value in draft.items() if key != "eagle_aux_hidden_state_layer_ids"}
+    nested = out.get("eagle_config")
+    kept = nested if isinstance(nested, Mapping) else {}
+    out["eagle_config"] = {k: v for k, v in kept.items() if k != "eagle_aux_hidden_state_layer_ids"}
+    out["eagle_config"]["use_aux_hidden_state"] = True
+    return out

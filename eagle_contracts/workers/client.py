@@ -1,0 +1,198 @@
+"""The host's side of a worker: start it, send it calls, and end it, whatever happens on either side."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+TAIL_BYTES = 4000
+GRACE_SECONDS = 15.0
+START_SECONDS = 180.0
+CALL_SECONDS = 120.0
+
+_BOOT = (
+    "import os,sys\n"
+    "n=b''\n"
+    "while not n.endswith(b'\\n'):\n"
+    "    c=os.read(0,1)\n"
+    "    if not c: os._exit(0)\n"
+    "    n+=c\n"
+    "b=b''\n"
+    "k,m=map(int,n.split())\n"
+    "while len(b)<k:\n"
+    "    c=os.read(0,k-len(b))\n"
+    "    if not c: os._exit(0)\n"
+    "    b+=c\n"
+    "g={'__name__':'eagle_contracts_boot'}\n"
+    "exec(compile(b,'<sent>/eagle_contracts/workers/bootstrap.py','exec'),g)\n"
+    "g['main'](m)\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How to start an interpreter: its command line up to `-c`, and what to add to its environment."""
+
+    command: tuple[str, ...]
+    environ: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A call that gave no value: its kind (exception, timeout, died), the exception, and the engine's last lines."""
+
+    kind: str
+    type: str
+    message: str
+    traceback: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A call's value and the seconds it took in the worker."""
+
+    value: Any
+    seconds: float
+
+
+class Worker:
+    """One worker process; calls are made one at a time, from the thread that made the worker.
+
+    The thread matters: Linux kills the worker when the *thread* that started it ends.
+    """
+
+    def __init__(self, launch: Launch, packages: Sequence[str]) -> None:
+        self._launch = launch
+        self._log = tempfile.TemporaryFile()
+        self._calls = 0
+        self._ended = threading.Event()
+        self._process = subprocess.Popen(
+            [*launch.command, "-c", _BOOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**_clean_environ(), **launch.environ},
+            start_new_session=True,
+        )
+        self._send(_opening(launch, packages))
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id."""
+        return self._process.pid
+
+    def call(
+        self, function: str, params: Mapping[str, Any], *, fork: bool = True, timeout: float = CALL_SECONDS
+    ) -> Answer | Failure:
+        """Call `module:function` in the worker, in a forked child unless told otherwise."""
+        self._calls += 1
+        request = {"id": self._calls, "function": function, "params": params, "fork": fork, "timeout": timeout}
+        if not self._send(json.dumps(request).encode() + b"\n"):
+            return self._died()
+        guard = threading.Timer(timeout + GRACE_SECONDS, self._kill_late)
+        guard.daemon = True
+        guard.start()
+        try:
+            line = self._output.readline()
+        finally:
+            guard.cancel()
+        if not line.endswith(b"\n"):
+            return self._died()
+        return _reply(json.loads(line))
+
+    @property
+    def _output(self) -> Any:
+        return self._process.stdout
+
+    def _kill_late(self) -> None:
+        self._ended.set()
+        self._process.kill()
+
+    def _send(self, data: bytes) -> bool:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+        except (BrokenPipeError, OSError):
+            return False
+        return True
+
+    def _died(self) -> Failure:
+        self._process.kill()
+        status = self._process.wait()
+        late = self._ended.is_set()
+        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        return Failure(
+            kind="timeout" if late else "died",
+            type="",
+            message="no answer in time" if late else f"the worker ended by {how}",
+            traceback="",
+            log=self._tail(),
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the process still runs."""
+        return self._process.poll() is None
+
+    def _tail(self) -> str:
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES)).decode(errors="replace")
+
+    def close(self) -> None:
+        """End the worker and all its children at once; safe to call from any thread and more than once."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except OSError:
+                    continue
+
+
+def _reply(reply: Mapping[str, Any]) -> Answer | Failure:
+    if reply["ok"]:
+        return Answer(value=reply["value"], seconds=reply["seconds"])
+    return Failure(
+        kind=reply["kind"],
+        type=reply["type"],
+        message=reply["message"],
+        traceback=reply["traceback"],
+        log=reply.get("log", ""),
+    )
+
+
+def _clean_environ() -> dict[str, str]:
+    """Return this process's environment without what would change the worker's imports."""
+    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "COV_CORE_SOURCE")
+    return {name: value for name, value in os.environ.items() if name not in dropped}
+
+
+def _opening(launch: Launch, packages: Sequence[str]) -> bytes:
+    """Return the first bytes on the pipe: two sizes, the bootstrap's text, the header."""
+    modules = {name: source for package in packages for name, source in package_sources(package).items()}
+    header = json.dumps({"parent": os.getpid(), "environ": dict(launch.environ), "modules": modules}).encode()
+    boot = modules["eagle_contracts.workers.bootstrap"][1].encode()
+    return f"{len(boot)} {len(header)}\n".encode() + boot + header
+
+
+def package_sources(package: str) -> dict[str, tuple[bool, str]]:
+    """Return every module of a pure Python package as (is a package, source), by its dotted name."""
+    root = resources.files(package)
+    out: dict[str, tuple[bool, str]] = {}
+    for path in sorted(Path(str(root)).rglob("*.py")):
+        parts = path.relative_to(Path(str(root))).with_suffix("").parts
+        is_package = parts[-1] == "__init__"
+        name = ".".join([package, *(parts[:-1] if is_package else parts)])
+        out[name] = (is_package, path.read_text(encoding="utf-8"))
+    return out

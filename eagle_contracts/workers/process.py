@@ -1,0 +1,186 @@
+"""The request loop inside a worker process: import an engine once, fork a child for every observation.
+
+Engine objects are not reusable: a second `ModelRunner` in one process dies or accumulates capture flags (seen on SGLang
+0.5.9 and 0.5.23). A forked child starts from the imported engine and ends with its observation.
+Runs on Python 3.10 and newer with the standard library alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from eagle_contracts.workers.bootstrap import die_with_parent
+
+LOG_TAIL_BYTES = 8000
+
+
+class Requests:
+    """Lines from the host, read without buffering ahead of `select`."""
+
+    def __init__(self, stream: int) -> None:
+        self.stream = stream
+        self._buffer = b""
+        self.closed = False
+
+    def fill(self) -> None:
+        """Take what the pipe holds; an empty read means that the host is gone."""
+        data = os.read(self.stream, 1 << 16)
+        self.closed = not data
+        self._buffer += data
+
+    def next_line(self) -> bytes | None:
+        """Return the next whole line, blocking; None when the host is gone."""
+        while b"\n" not in self._buffer:
+            if self.closed:
+                return None
+            self.fill()
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return line
+
+
+def serve() -> None:
+    """Answer requests until the host closes the pipe.
+
+    The protocol's own descriptors are set aside before any engine is imported: whatever an engine prints goes to
+    standard error, and nothing an engine reads can eat a request.
+    """
+    requests = Requests(os.dup(0))
+    replies = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    while (line := requests.next_line()) is not None:
+        request = json.loads(line)
+        begun = time.monotonic()
+        reply = _in_child(request, requests) if request["fork"] else _here(request)
+        reply |= {"id": request["id"], "seconds": time.monotonic() - begun}
+        _send(replies, reply)
+    os._exit(0)
+
+
+def _send(replies: BinaryIO, reply: dict[str, Any]) -> None:
+    try:
+        replies.write(json.dumps(reply).encode() + b"\n")
+    except BrokenPipeError:
+        os._exit(0)
+
+
+def _function(name: str) -> Callable[[Any], Any]:
+    module, _, attribute = name.partition(":")
+    found: Callable[[Any], Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def _here(request: dict[str, Any]) -> dict[str, Any]:
+    """Run a call in this process: imports that every later child shares."""
+    try:
+        return {"ok": True, "value": _function(request["function"])(request["params"])}
+    except BaseException as error:
+        return _failure(error)
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    return {
+        "ok": False,
+        "kind": "exception",
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
+    }
+
+
+def _in_child(request: dict[str, Any], requests: Requests) -> dict[str, Any]:
+    """Fork, run, and wait for the child's answer, its end, the deadline, or the end of the host."""
+    log = tempfile.TemporaryFile()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _child(request, writer, log.fileno())
+    os.close(writer)
+    try:
+        answer, timed_out = _collect(reader, requests, request["timeout"])
+    finally:
+        os.close(reader)
+        _end_group(pid)
+    _, status = os.waitpid(pid, 0)
+    if requests.closed:
+        os._exit(0)
+    reply = _answer(answer, status, timed_out)
+    reply["log"] = _tail(log.fileno())
+    return reply
+
+
+def _child(request: dict[str, Any], writer: int, log: int) -> None:
+    """Run the call in its own process group, with its output in a file, and leave without clean-up handlers."""
+    try:
+        os.setpgid(0, 0)
+        die_with_parent(os.getppid())
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        reply = _here(request)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with os.fdopen(writer, "wb") as answer:
+            answer.write(json.dumps(reply).encode())
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(0)
+
+
+def _collect(reader: int, requests: Requests, timeout: float) -> tuple[bytes, bool]:
+    """Read the child's answer to its end; the second value tells that the deadline passed first."""
+    parts: list[bytes] = []
+    deadline = time.monotonic() + timeout
+    while not requests.closed:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return b"".join(parts), True
+        ready, _, _ = select.select([reader, requests.stream], [], [], left)
+        if requests.stream in ready:
+            requests.fill()
+        if reader in ready:
+            part = os.read(reader, 1 << 16)
+            if not part:
+                break
+            parts.append(part)
+    return b"".join(parts), False
+
+
+def _end_group(pid: int) -> None:
+    """End whatever the child started, and the child itself where it still runs."""
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def _answer(answer: bytes, status: int, timed_out: bool) -> dict[str, Any]:
+    if timed_out:
+        return {"ok": False, "kind": "timeout", "type": "", "message": "no answer in time", "traceback": ""}
+    try:
+        reply: dict[str, Any] = json.loads(answer)
+    except ValueError:
+        how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
+        return {"ok": False, "kind": "died", "type": "", "message": f"ended by {how}", "traceback": ""}
+    return reply
+
+
+def _tail(log: int) -> str:
+    size = os.fstat(log).st_size
+    start = max(0, size - LOG_TAIL_BYTES)
+    return os.pread(log, size - start, start).decode(errors="replace")

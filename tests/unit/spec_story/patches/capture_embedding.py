@@ -1,0 +1,4 @@
+"""Stands for the story's overlay: the pipeline only names it."""
+
+PARAMS: dict[str, object] = {}
+EDITS: list[dict[str, object]] = []
