@@ -48,8 +48,8 @@ class ContractRun:
         if not there:
             named = ", ".join(self.shown(path) for path in self._paths)
             raise pytest.UsageError(
-                f"--contracts found no contracts: there is no {named} (ini value contracts_paths); name a folder on the "
-                f"command line, or write a first contract there"
+                f"--contracts found no contracts: there is no {named} (ini value contracts_paths); name a folder on "
+                f"the command line, or write a first contract there"
             )
         return [str(path) for path in there]
 

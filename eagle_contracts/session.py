@@ -138,8 +138,8 @@ class Session:
             raise Unrunnable(
                 "error",
                 "engine",
-                f"{case.subject.engine} cannot run this model here, whatever the parameters: it raised {without.type} at "
-                f"{without.stage}: {without.message} ({without.where})",
+                f"{case.subject.engine} cannot run this model here, whatever the parameters: it raised "
+                f"{without.type} at {without.stage}: {without.message} ({without.where})",
             )
 
     def twin(self, pipeline: Pipeline) -> Twin:
@@ -251,9 +251,9 @@ def _seconds(future: Future[Result]) -> float:
 def _agree(oracle: Mapping[str, Any], twin: Twin) -> None:
     worst = oracle["worst"]
     if not worst <= ORACLE_TOLERANCE:
-        raise Unrunnable(
-            "error",
-            "oracle",
-            f"the engine's own states and transformers {oracle['transformers']}'s differ by {worst:.1e} at h[{oracle['at']}] "
-            f"of {twin.layers} layers on the twin (allowed: {ORACLE_TOLERANCE:.0e}), so no slot can be judged here",
+        sentence = (
+            f"the engine's own states and transformers {oracle['transformers']}'s differ by {worst:.1e} at "
+            f"h[{oracle['at']}] of {twin.layers} layers on the twin (allowed: {ORACLE_TOLERANCE:.0e}), so no slot can "
+            f"be judged here"
         )
+        raise Unrunnable("error", "oracle", sentence)

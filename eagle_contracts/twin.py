@@ -43,7 +43,8 @@ _CLASS_MODEL_TYPE: Mapping[str, str] = {"DeepseekV3ForCausalLM": "deepseek_v3"}
 _LOW_RANK_EPS = 1e-6
 """transformers 4.57 and 5.19 norm the low-rank projections of DeepSeek's attention with this constant, SGLang with the
 
-config's `rms_norm_eps`: at 1e-5 the two are 4.6e-6 apart after one layer and 4e-5 at depth 61, which is no wiring fault.
+config's `rms_norm_eps`: at 1e-5 the two are 4.6e-6 apart after one layer and 4e-5 at depth 61, which is no fault of
+wiring.
 """
 
 _ROPE_KEYS_OUTSIDE = ("rope_theta", "partial_rotary_factor")
@@ -178,8 +179,8 @@ def _shrink_experts(out: dict[str, Any]) -> None:
 def _shrink_positions(out: dict[str, Any]) -> None:
     """Keep the kind of rope scaling and its factor; write both spellings of it.
 
-    transformers 4.57 reads `rope_theta` and `rope_scaling`, 5.x reads `rope_parameters`: with one spelling alone the two
-    disagree by up to 0.44 (relative) on a 61-layer yarn twin.
+    transformers 4.57 reads `rope_theta` and `rope_scaling`, 5.x reads `rope_parameters`: with one spelling alone the
+    two disagree by up to 0.44 (relative) on a 61-layer yarn twin.
     """
     positions = out.get("max_position_embeddings")
     if isinstance(positions, int):

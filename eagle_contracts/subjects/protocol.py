@@ -19,8 +19,9 @@ class Subject:
     the reference on a twin before any verdict, `observe` runs in a forked child. `remedy` names the parameter that a
     failing contract is advised on, and the key a user writes it under; None for a subject without advice. The module is
     sent to the worker as source with its whole package, so it imports its engine inside functions. `request` runs in
-    pytest's process: it turns the resolved parameters and the twin into what `observe` is given beside the twin's folder.
-    `baseline` makes the same from the twin alone: where the engine refuses that too, it does not refuse the parameters.
+    pytest's process: it turns the resolved parameters and the twin into what `observe` is given, beside the twin's
+    folder. `baseline` makes the same from the twin alone: where the engine refuses that too, it does not refuse the
+    parameters.
     """
 
     name: str

@@ -1,7 +1,8 @@
 """`sglang.capture`: which states SGLang's target side hands to the draft for a list of layer ids.
 
-The subject writes the ids into a draft's config.json, lets the engine read it by itself, and runs the engine's own model
-class, setter, forward pass and logits processor. All functions but `request` run inside a worker.
+The subject writes the ids into a draft's config.json, lets the engine read it by itself, and runs the engine's own
+model class, setter, forward pass and logits processor. `request` and `baseline` run in pytest's process, all else in a
+worker.
 """
 
 from __future__ import annotations
@@ -119,8 +120,8 @@ def _capture(params: dict[str, Any]) -> dict[str, Any]:
         read = engine.ids_read()
         if read != written:
             raise RuntimeError(
-                f"the engine read {read!r} from the draft's config.json where {written!r} was written: its reader turns "
-                f"every exception into the default, in silence"
+                f"the engine read {read!r} from the draft's config.json where {written!r} was written: its reader "
+                f"turns every exception into the default, in silence"
             )
         states = engine.forward(manifest["prompts"])
     return {"refused": None, "ids_read": read, **identified(states, folder, params)}

@@ -60,8 +60,8 @@ def before_import() -> tuple[str, ...]:
     """Set what SGLang reads while it is imported; return the names of the packages stood in for.
 
     - every version: torchvision is imported by image processors that a text model never calls;
-    - 0.5.5 to 0.5.14: `SGLANG_USE_CPU_ENGINE=1` selects the CPU paths, and sgl_kernel (no CPU build on the package index)
-      is imported by quantization code; its `scalar_type` must stay absent, for which SGLang has its own branch;
+    - 0.5.5 to 0.5.14: `SGLANG_USE_CPU_ENGINE=1` selects the CPU paths, and sgl_kernel (which has no CPU build) is
+      imported by quantization code; its `scalar_type` must stay absent, for which SGLang has its own branch;
     - 0.5.15 and newer: the platform above instead of that variable, which together would pull sgl_kernel in.
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -86,8 +86,9 @@ def _ask_transformers_first() -> None:
 def after_import() -> None:
     """Leave out the warm-up of a triton kernel that needs a GPU and that a prefill never calls.
 
-    With speculative decoding on, SGLang's pool for keys and values (mem_cache/memory_pool.py, 0.5.9 and 0.5.23) compiles
-    the kernel that moves accepted tokens. Without its configuration the pool's own assertion refuses any later use.
+    With speculative decoding on, SGLang's pool for keys and values (mem_cache/memory_pool.py, 0.5.9 and 0.5.23)
+    compiles the kernel that moves accepted tokens. Without its configuration the pool's own assertion refuses any later
+    use.
     """
     from sglang.srt.mem_cache import memory_pool
 

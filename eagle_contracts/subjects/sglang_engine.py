@@ -183,15 +183,15 @@ def _runner(arguments: Any) -> Any:
     config = (
         _publish(arguments, ports) if sglang_cpu.has_platform_plugins() else ModelConfig.from_server_args(arguments)
     )
-    ranks = dict(tp_rank=0, tp_size=1, moe_ep_rank=0, moe_ep_size=1, pp_rank=0, pp_size=1)
-    given = dict(
-        model_config=config,
-        mem_fraction_static=0.1,
-        gpu_id=0,
-        nccl_port=ports.nccl_port,
-        server_args=arguments,
+    ranks = {"tp_rank": 0, "tp_size": 1, "moe_ep_rank": 0, "moe_ep_size": 1, "pp_rank": 0, "pp_size": 1}
+    given = {
+        "model_config": config,
+        "mem_fraction_static": 0.1,
+        "gpu_id": 0,
+        "nccl_port": ports.nccl_port,
+        "server_args": arguments,
         **ranks,
-    )
+    }
     taken = inspect.signature(ModelRunner.__init__).parameters
     runner = ModelRunner(**{name: value for name, value in given.items() if name in taken})
     for step in ("alloc_memory_pool", "init_attention_backends", "init_cuda_graphs"):

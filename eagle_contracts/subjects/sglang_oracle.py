@@ -1,8 +1,8 @@
 """The engine as its own reference: every stream state from the outputs of its sub-layers, whatever it captures.
 
-The state entering layer k is the embedding plus all `self_attn` and `mlp` outputs below k. A layer's own return value is
-not the stream (SGLang defers the residual addition). Holds at tensor parallel size 1, for classes without norms after
-their sub-layers. Runs inside a worker.
+The state entering layer k is the embedding plus all `self_attn` and `mlp` outputs below k. A layer's own return value
+is not the stream (SGLang defers the residual addition). Holds at tensor parallel size 1, for classes without norms
+after their sub-layers. Runs inside a worker.
 """
 
 from __future__ import annotations

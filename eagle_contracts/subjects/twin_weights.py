@@ -1,4 +1,4 @@
-"""Write a twin's weights and its reference states; runs inside a worker that has torch, safetensors and transformers."""
+"""Writes a twin's weights and its reference states, inside a worker that has torch, safetensors and transformers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-if TYPE_CHECKING:
-    from eagle_contracts.identify import Kind
+from typing import Any
 
 STATES = "states.safetensors"
 SUBLAYERS = "sublayers.safetensors"
@@ -181,7 +178,7 @@ def _stream_label(k: int, layers: int) -> str:
     return f"h[{k}]" + (" (embedding)" if k == 0 else " (final)" if k == layers else "")
 
 
-_SUBLAYER_KINDS = {
+_SUBLAYER_KINDS: dict[str, tuple[Any, str]] = {
     "self_attn": ("sublayer", "the self_attn output of layer {k}"),
     "mlp": ("sublayer", "the mlp output of layer {k}"),
     "input_layernorm": ("normed_input", "h[{k}] after layer {k}'s input norm"),
@@ -200,7 +197,7 @@ def second_pass(folder: Path) -> list[tuple[Any, Any]]:
     for name, tensor in load_file(folder / SUBLAYERS).items():
         what, _, k = name.rpartition(".")
         kind, label = _SUBLAYER_KINDS[what]
-        out.append((Candidate(label=label.format(k=k), kind=cast("Kind", kind), k=int(k)), tensor))
+        out.append((Candidate(label=label.format(k=k), kind=kind, k=int(k)), tensor))
     return out
 
 

@@ -72,7 +72,7 @@ class Worker:
 
     def __init__(self, launch: Launch, packages: Sequence[str]) -> None:
         self._launch = launch
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the worker
         self._calls = 0
         self._ended = threading.Event()
         self._process = subprocess.Popen(

@@ -1,8 +1,8 @@
 """An overlay: edits to an engine's source for one environment, applied in memory while the engine is imported.
 
-An overlay file holds two literals, `PARAMS` (a map) and `EDITS` (a list of `{module, versions, anchor, replacement}`), and is
-never executed. The edited source stands in a temporary folder under the module's own name, so that whoever imports the
-module gets the edit, as with a patch made in place; nothing installed is changed. Standard library only.
+An overlay file holds two literals, `PARAMS` (a map) and `EDITS` (a list of `{module, versions, anchor, replacement}`),
+and is never executed. The edited source stands in a temporary folder under the module's own name, so that whoever
+imports the module gets the edit, as with a patch made in place; nothing installed is changed. Standard library only.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _edits(node: ast.expr, shown: str) -> tuple[Edit, ...]:
     if not isinstance(values, list) or not values or not isinstance(node, ast.List):
         raise OverlayError(f"{shown}:{node.lineno}: EDITS must be a list with at least one edit")
     out = []
-    for value, place in zip(values, node.elts):
+    for value, place in zip(values, node.elts, strict=True):
         keys = set(value) if isinstance(value, dict) else set()
         if keys != _EDIT_KEYS or not all(isinstance(v, str) and v for k, v in value.items() if k != "replacement"):
             wanted = ", ".join(sorted(_EDIT_KEYS))
@@ -102,8 +102,8 @@ def _edits(node: ast.expr, shown: str) -> tuple[Edit, ...]:
 def install(overlay: Mapping[str, Any] | None, engine: str) -> dict[str, Any] | None:
     """Arrange for the edited modules to be imported; return what was applied, with the digest of the diff.
 
-    `overlay` is `{text, shown, params}`; edits for other versions of `engine` are left out. Raises `OverlayError` when no
-    edit is for the installed version, or when an anchor does not stand in its module exactly once.
+    `overlay` is `{text, shown, params}`; edits for other versions of `engine` are left out. Raises `OverlayError` when
+    no edit is for the installed version, or when an anchor does not stand in its module exactly once.
     """
     if overlay is None:
         return None
@@ -158,8 +158,8 @@ def apply(source: str, edit: Edit, shown: str) -> str:
         times = "nowhere" if not found else f"{found} times"
         first = edit.anchor.strip().splitlines()[0].strip()
         raise OverlayError(
-            f"{shown}:{edit.line}: the anchor (it begins {first!r}) stands {times} in {edit.module}, and must stand there "
-            f"exactly once: the engine's source differs from what this edit was written for"
+            f"{shown}:{edit.line}: the anchor (it begins {first!r}) stands {times} in {edit.module}, and must stand "
+            f"there exactly once: the engine's source differs from what this edit was written for"
         )
     return source.replace(edit.anchor, edit.replacement)
 

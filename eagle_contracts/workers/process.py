@@ -102,7 +102,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
 
 def _in_child(request: dict[str, Any], requests: Requests) -> dict[str, Any]:
     """Fork, run, and wait for the child's answer, its end, the deadline, or the end of the host."""
-    log = tempfile.TemporaryFile()
+    log = tempfile.TemporaryFile()  # noqa: SIM115 -- the child writes to it
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
