@@ -104,7 +104,7 @@ def _advised(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verd
     remedy = Remedy(
         key=key,
         lists=(tuple(ids),) if ids else (),
-        where=_where(case, session, given[parameter], key),
+        where=_where(case, session, given, parameter, key),
         before=before,
         sentence=_sentence(case, ids, tried, claim),
         tried=tried,
@@ -154,12 +154,16 @@ def _sentence(case: Case, ids: list[int] | None, tried: int, claim: Claim | None
     return f"only if the claim is right ({sure})" if claim else sure
 
 
-def _where(case: Case, session: Session, value: Value, key: str) -> str:
-    """Name the place to change: the environment's own, also when the value run was an override."""
+def _where(case: Case, session: Session, given: dict[str, Value], parameter: str, key: str) -> str:
+    """Name the place to change: the one that holds the value where nothing is overridden."""
     own = case.environment.set.get(key)
     if own is not None:
         return f"{own.position}, environment {case.environment.name}"
-    return str(value.position)
+    try:
+        written = parameters(case, {k: v for k, v in session.overrides.items() if k != key})
+    except SpecError:
+        written = given
+    return str(written[parameter].position)
 
 
 def _next(case: Case, key: str, ids: list[int] | None, claim: Claim | None) -> str:

@@ -11,8 +11,9 @@ import pytest
 from eagle_contracts.judge import judge
 from eagle_contracts.plan import Case, cases_of
 from eagle_contracts.report.terminal import render
-from eagle_contracts.spec.errors import SpecError
+from eagle_contracts.spec.errors import SpecError, fail
 from eagle_contracts.spec.load import load_contract
+from eagle_contracts.spec.model import Contract
 from eagle_contracts.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -50,12 +51,39 @@ class ContractFile(pytest.File):
         if self.path == self.path.parent / pipeline.document.path.name:
             return
         contract = load_contract(self.path, pipeline, self.run.shown(self.path))
+        _check_marks(contract)
         labels = {name: self.run.session.label(pipeline, e) for name, e in pipeline.environments.items()}
         for case in cases_of(contract, pipeline, labels, self.run.overrides):
-            yield ContractItem.from_parent(self, name=case.name, case=case, run=self.run)
+            # Given as text, pytest reads the bracket as it reads it in its cache: else 9.2's `--lf` finds no such item.
+            nodeid = f"{self.nodeid}::{case.name}"
+            yield ContractItem.from_parent(self, name=case.name, nodeid=nodeid, case=case, run=self.run)
 
     def _pipeline(self) -> Any:
         return self.run.pipeline_beside(self.path)
+
+
+def _check_marks(contract: Contract) -> None:
+    """Raise `SpecError` at a mark that pytest refuses: in a collector that would end the whole run."""
+    for index, name in enumerate(contract.marks):
+        try:
+            getattr(pytest.mark, name)
+        except (pytest.fail.Exception, pytest.PytestUnknownMarkWarning) as error:
+            raise fail(
+                contract.document.at("marks", index),
+                f"pytest does not know the mark '{name}'",
+                f"register it in pytest's configuration: markers = {name}: WHAT IT MEANS",
+            ) from error
+
+
+def present(report: pytest.TestReport, item: pytest.Item, error: BaseException | None) -> None:
+    """Show a verdict in place of a traceback of ours, and a skip at the contract that is skipped.
+
+    pytest asks an item how to show an exception of its call only, and a verdict may come from set-up.
+    """
+    if isinstance(error, NotPassed):
+        report.longrepr = error.text
+    elif report.skipped and isinstance(item, ContractItem) and isinstance(report.longrepr, tuple):
+        report.longrepr = (str(item.path), item.case.contract.in_position.line, report.longrepr[2])
 
 
 class MistakeItem(pytest.Item):
@@ -73,13 +101,9 @@ class MistakeItem(pytest.Item):
     def runtest(self) -> None:
         """Never reached."""
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the message alone: a user's mistake needs no traceback of ours."""
-        return excinfo.value.text if isinstance(excinfo.value, NotPassed) else super().repr_failure(excinfo)
-
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Say where the item comes from."""
-        return self.path, None, self.name
+        return self.path, None, f"{self.path.stem} {self.name}"
 
 
 class ContractItem(pytest.Item):
@@ -105,21 +129,21 @@ class ContractItem(pytest.Item):
         if self._verdict.status == "unavailable":
             pytest.skip(f"unavailable({self._verdict.reason}): {self._verdict.sentence}")
         if not self.case.contract.must_catch:
-            self.warn(
-                Unproven(
-                    f"{self.case.contract.name} is unproven: it has no must_catch, so nothing shows that it can fail"
-                )
-            )
+            self._warn_unproven()
+
+    def _warn_unproven(self) -> None:
+        name = self.case.contract.name
+        warning = Unproven(f"{name} is unproven: it has no must_catch, so nothing shows that it can fail")
+        try:
+            self.warn(warning)
+        except Unproven as error:
+            raise NotPassed(f"{error} (and warnings are errors in this run)") from error
 
     def runtest(self) -> None:
         """Fail where a promise is not kept."""
         assert self._verdict is not None
         if self._verdict.status != "passed":
             raise NotPassed(render(self._verdict))
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the rendered verdict alone."""
-        return excinfo.value.text if isinstance(excinfo.value, NotPassed) else super().repr_failure(excinfo)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Name the line of the promise or of the control."""

@@ -5,18 +5,19 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
 
 from eagle_contracts.plan import Case
-from eagle_contracts.pytest_items import ContractFile, ContractItem
+from eagle_contracts.pytest_items import ContractFile, ContractItem, present
 from eagle_contracts.session import Session
-from eagle_contracts.spec.errors import SpecError
+from eagle_contracts.spec.errors import SpecError, fail
 from eagle_contracts.spec.load import load_pipeline
 from eagle_contracts.spec.model import Pipeline, Value
 from eagle_contracts.spec.overrides import parse_overrides
+from eagle_contracts.spec.position import Position
 
 SUFFIXES = (".yaml", ".yml")
 PIPELINES = ("pipeline.yaml", "pipeline.yml")
@@ -64,7 +65,14 @@ class ContractRun:
         """Return the pipeline that a contract belongs to, read once; raises `SpecError`."""
         folder = path.parent
         if folder not in self._pipelines:
-            file = next((folder / name for name in PIPELINES if (folder / name).is_file()), folder / PIPELINES[0])
+            file = next((folder / name for name in PIPELINES if (folder / name).is_file()), None)
+            if file is None:
+                raise fail(
+                    Position(path=self.shown(path), line=1, column=1),
+                    f"there is no {PIPELINES[0]} beside this file",
+                    "every YAML file under a contracts path is a contract or the pipeline beside it: write the "
+                    "pipeline, or move this file elsewhere",
+                )
             try:
                 self._pipelines[folder] = load_pipeline(file, self.shown(file))
             except SpecError as error:
@@ -112,6 +120,15 @@ class ContractRun:
         """Queue the next item's observation while this one is judged; with xdist nobody knows more than the next."""
         if self._is_xdist_worker:
             self.session.prefetch(_cases([item, *([nextitem] if nextitem else [])]))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Let a contract's report show its verdict."""
+        report = yield
+        present(report, item, call.excinfo.value if call.excinfo else None)
+        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count the checks that were executed, here or in another process."""

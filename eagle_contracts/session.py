@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from eagle_contracts.checks import CHECKS
-from eagle_contracts.observation import Observation, observation_from_json
+from eagle_contracts.observation import Observation, Refusal, observation_from_json
 from eagle_contracts.plan import Case, parameters
 from eagle_contracts.project import home_folder
 from eagle_contracts.spec.errors import SpecError, fail
@@ -118,6 +118,8 @@ class Session:
         request = self._request(case, given if given is not None else parameters(case, self.overrides))
         engine = _value(self._pool.start(self._engine(case)), "importing the engine")
         oracle = _value(request.gate, "comparing the engine's own states with transformers'")
+        if oracle.get("refused"):
+            raise _cannot_run(case, Refusal(**oracle["refused"]))
         _agree(oracle, self.twin(case.pipeline))
         observation = observation_from_json(_value(request.observed, "running the subject"))
         if observation.refusal is not None:
@@ -135,12 +137,7 @@ class Session:
         request = self._submit(case, case.subject.baseline(self.twin(case.pipeline)))
         without = observation_from_json(_value(request.observed, "running the subject without parameters")).refusal
         if without is not None:
-            raise Unrunnable(
-                "error",
-                "engine",
-                f"{case.subject.engine} cannot run this model here, whatever the parameters: it raised "
-                f"{without.type} at {without.stage}: {without.message} ({without.where})",
-            )
+            raise _cannot_run(case, without)
 
     def twin(self, pipeline: Pipeline) -> Twin:
         """Return a pipeline's twin."""
@@ -246,6 +243,15 @@ def _last_lines(failure: Failure) -> str:
 def _seconds(future: Future[Result]) -> float:
     result = future.result()
     return result.seconds if isinstance(result, Answer) else 0.0
+
+
+def _cannot_run(case: Case, refusal: Refusal) -> Unrunnable:
+    return Unrunnable(
+        "error",
+        "engine",
+        f"{case.subject.engine} cannot run this model here, whatever the parameters: it raised {refusal.type} at "
+        f"{refusal.stage}: {refusal.message or refusal.line} ({refusal.where})",
+    )
 
 
 def _agree(oracle: Mapping[str, Any], twin: Twin) -> None:

@@ -47,6 +47,7 @@ config's `rms_norm_eps`: at 1e-5 the two are 4.6e-6 apart after one layer and 4e
 wiring.
 """
 
+_DEPTHS_ELSEWHERE = ("n_layer", "n_layers", "num_layers")
 _ROPE_KEYS_OUTSIDE = ("rope_theta", "partial_rotary_factor")
 _SEED = 20_251_130
 PROMPT_LENGTHS = (11, 7, 14)
@@ -110,6 +111,8 @@ def _shrink_target(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]
     notes: list[str] = []
     shrunk = _shrink(config)
     layers = shrunk.get("num_hidden_layers")
+    if layers is None:
+        raise TwinError(_no_depth(config))
     if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
         raise TwinError(f"num_hidden_layers must be a whole number of at least 1, and is {layers!r}")
     architectures = shrunk.get("architectures")
@@ -122,9 +125,34 @@ def _shrink_target(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]
     if shrunk.get("kv_lora_rank") and shrunk.get("rms_norm_eps") != _LOW_RANK_EPS:
         notes.append(f"rms_norm_eps {shrunk.get('rms_norm_eps')} -> {_LOW_RANK_EPS}, see docs/twins.md")
         shrunk["rms_norm_eps"] = _LOW_RANK_EPS
+    if architectures[0] == "DeepseekV2ForCausalLM" and _drop_mscale(shrunk):
+        notes.append("mscale of the rope scaling is left out, see docs/twins.md")
     if "model_type" not in shrunk:
         raise TwinError("model_type is missing: transformers and the engine choose the class by it")
     return shrunk, notes
+
+
+def _drop_mscale(shrunk: Mapping[str, Any]) -> bool:
+    """Leave yarn's attention factors out; tell whether there were any.
+
+    transformers 4.57's DeepseekV2 class does not scale its attention by them, 5.19's and SGLang's do, and the reference
+    must not depend on which of the two wrote it.
+    """
+    spellings = [shrunk.get(name) for name in ("rope_scaling", "rope_parameters")]
+    dropped = [s.pop(key, None) for s in spellings if isinstance(s, dict) for key in ("mscale", "mscale_all_dim")]
+    return any(value is not None for value in dropped)
+
+
+def _no_depth(config: Mapping[str, Any]) -> str:
+    """Say where the depth is instead: in a part of a multimodal config, or under another name."""
+    missing = "num_hidden_layers is missing"
+    parts = [k for k, v in config.items() if isinstance(v, Mapping) and "num_hidden_layers" in v]
+    if parts:
+        return f"{missing} at its top, and {' and '.join(parts)} has it: write target: {{..., part: {parts[0]}}}"
+    other = next((key for key in _DEPTHS_ELSEWHERE if key in config), None)
+    if other:
+        return f"{missing}: this config has {other}, and classes with that layout are not known here"
+    return f"{missing}: it must be the config.json of a whole decoder-only model"
 
 
 def _shrink_draft(config: Mapping[str, Any] | None) -> dict[str, Any]:

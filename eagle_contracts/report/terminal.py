@@ -47,7 +47,7 @@ def _context(verdict: Verdict) -> Iterator[str]:
             continue
         yield from _wrapped(line, indent=name_width + 2)
         if where:
-            yield " " * (name_width + 2) + where
+            yield from _wrapped(" " * (name_width + 2) + where, indent=name_width + 2)
 
 
 def _mismatch(mismatch: Mismatch) -> Iterator[str]:
@@ -61,7 +61,9 @@ def _slot(slot: SlotEvidence) -> Iterator[str]:
     declared = slot.declared or "nothing"
     seen = slot.seen
     if seen is None:
-        yield f"slot {slot.index}  declared {declared} ({slot.position}), and there is no such slot"
+        yield from _wrapped(
+            f"slot {slot.index}  declared {declared} ({slot.position}), and there is no such slot", indent=8
+        )
         return
     held = seen.best.label if seen.best and seen.outcome == "identified" else _unidentified(slot)
     yield from _wrapped(f"slot {slot.index}  declared {declared} ({slot.position}), holds {held}", indent=8)
@@ -77,7 +79,8 @@ def _slot(slot: SlotEvidence) -> Iterator[str]:
         yield f"        smallest tolerance that would pass: {seen.smallest_tolerance:.1e}{helps}"
     if seen.worst_row is not None and seen.sink_rows:
         rows = ", ".join(map(str, seen.sink_rows))
-        yield f"        worst row {seen.worst_row[0]} ({seen.worst_row[1]:.1e}); attention sinks in rows {rows}"
+        worst = f"worst row {seen.worst_row[0]} ({seen.worst_row[1]:.1e})"
+        yield from _wrapped(f"        {worst}; attention sinks in rows {rows}", indent=8)
 
 
 def _unidentified(slot: SlotEvidence) -> str:

@@ -57,21 +57,31 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
 def gate(params: dict[str, Any]) -> dict[str, Any]:
     """Write the twin if it is not there, and let this engine's own stream agree with transformers' on it.
 
-    Returns the worst error over all states (median over tokens of the row's relative L2 error) and where it is.
+    Returns the worst error over all states (median over tokens of the row's relative L2 error) and where it is, or how
+    the engine refused the twin.
     """
     from eagle_contracts.subjects import sglang_engine, sglang_oracle, twin_weights
 
     manifest = twin_weights.make(params)
     folder = Path(params["folder"])
-    engine = sglang_engine.Engine(folder / "target", draft=None, architecture=params["architecture"])
-    stream = sglang_oracle.StreamSums(engine.model)
-    engine.forward(manifest["prompts"])
+    try:
+        engine = sglang_engine.Engine(folder / "target", draft=None, architecture=params["architecture"])
+        stream = sglang_oracle.StreamSums(engine.model)
+        engine.forward(manifest["prompts"])
+    except sglang_engine.EngineRefused as refusal:
+        return {"refused": _refusal(refusal)}
     reference = twin_weights.read_states(folder)
     errors = [twin_weights.row_error(h, reference[f"h.{k}"]) for k, h in enumerate(stream.states())]
     if len(errors) != params["layers"] + 1:
         raise LookupError(f"the engine ran {len(errors) - 1} layers, and the config has {params['layers']}")
     worst = max(range(len(errors)), key=lambda k: errors[k] if errors[k] == errors[k] else float("inf"))
-    return {"worst": errors[worst], "at": worst, "states": len(errors), "transformers": manifest["transformers"]}
+    return {
+        "worst": errors[worst],
+        "at": worst,
+        "states": len(errors),
+        "refused": None,
+        "transformers": manifest["transformers"],
+    }
 
 
 def observe(params: dict[str, Any]) -> dict[str, Any]:

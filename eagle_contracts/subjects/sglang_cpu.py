@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.metadata
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -96,6 +97,28 @@ def after_import() -> None:
         pool._kv_copy_config = None
 
     memory_pool.MHATokenToKVPool._init_kv_copy_and_warmup = without_kernel
+    _allow_rope_without_scaling()
+
+
+def _allow_rope_without_scaling() -> None:
+    """Give latent attention SGLang's plain rope where the config scales nothing (Moonlight's, for one).
+
+    On a CPU `get_rope_cpu` asserts a `deepseek_yarn` scaling (0.5.9: layers/rotary_embedding.py; 0.5.23:
+    rotary_embedding/factory.py); on other devices `get_rope_wrapper` takes `get_rope` for every kind.
+    """
+    from sglang.srt.layers.rotary_embedding import get_rope_wrapper
+
+    scope = get_rope_wrapper.__globals__
+    scaled, plain = scope["get_rope_cpu"], scope["get_rope"]
+    names = tuple(inspect.signature(plain).parameters)
+
+    def rope(*args: Any, **named: Any) -> Any:
+        given = inspect.signature(scaled).bind(*args, **named).arguments
+        if given.get("rope_scaling") is not None:
+            return scaled(*args, **named)
+        return plain(**{name: value for name, value in given.items() if name in names})
+
+    scope["get_rope_cpu"] = rope
 
 
 def attention_backend() -> str:

@@ -67,7 +67,8 @@ class Answer:
 class Worker:
     """One worker process; calls are made one at a time, from the thread that made the worker.
 
-    The thread matters: Linux kills the worker when the *thread* that started it ends.
+    The thread matters: Linux kills the worker when the *thread* that started it ends. The sources go out with the first
+    call, under its guard: a command that never reads them must not hold up whoever started it.
     """
 
     def __init__(self, launch: Launch, packages: Sequence[str]) -> None:
@@ -75,15 +76,19 @@ class Worker:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the worker
         self._calls = 0
         self._ended = threading.Event()
-        self._process = subprocess.Popen(
-            [*launch.command, "-c", _BOOT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env={**_clean_environ(), **launch.environ},
-            start_new_session=True,
-        )
-        self._send(_opening(launch, packages))
+        try:
+            self._process = subprocess.Popen(
+                [*launch.command, "-c", _BOOT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env={**_clean_environ(), **launch.environ},
+                start_new_session=True,
+            )
+        except OSError:
+            self._log.close()
+            raise
+        self._opening = _opening(launch, packages)
 
     @property
     def pid(self) -> int:
@@ -96,13 +101,13 @@ class Worker:
         """Call `module:function` in the worker, in a forked child unless told otherwise."""
         self._calls += 1
         request = {"id": self._calls, "function": function, "params": params, "fork": fork, "timeout": timeout}
-        if not self._send(json.dumps(request).encode() + b"\n"):
-            return self._died()
+        opening, self._opening = self._opening, b""
         guard = threading.Timer(timeout + GRACE_SECONDS, self._kill_late)
         guard.daemon = True
         guard.start()
         try:
-            line = self._output.readline()
+            sent = self._send(opening + json.dumps(request).encode() + b"\n")
+            line = self._output.readline() if sent else b""
         finally:
             guard.cancel()
         if not line.endswith(b"\n"):
@@ -145,18 +150,22 @@ class Worker:
         return self._process.poll() is None
 
     def _tail(self) -> str:
-        size = os.fstat(self._log.fileno()).st_size
-        return os.pread(self._log.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES)).decode(errors="replace")
+        """Return the log's end; nothing where another thread has closed the worker meanwhile."""
+        try:
+            size = os.fstat(self._log.fileno()).st_size
+            return os.pread(self._log.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES)).decode(errors="replace")
+        except (OSError, ValueError):
+            return ""
 
     def close(self) -> None:
         """End the worker and all its children at once; safe to call from any thread and more than once."""
         self._process.kill()
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
+        for stream in (self._process.stdin, self._process.stdout, self._log):
             if stream is not None:
                 try:
                     stream.close()
-                except OSError:
+                except (OSError, ValueError):
                     continue
 
 

@@ -95,6 +95,10 @@ def _edits(node: ast.expr, shown: str) -> tuple[Edit, ...]:
         if keys != _EDIT_KEYS or not all(isinstance(v, str) and v for k, v in value.items() if k != "replacement"):
             wanted = ", ".join(sorted(_EDIT_KEYS))
             raise OverlayError(f"{shown}:{place.lineno}: an edit is a map of texts with exactly {wanted}")
+        try:
+            matches("0", value["versions"])
+        except OverlayError as error:
+            raise OverlayError(f"{shown}:{place.lineno}: {error}") from error
         out.append(Edit(line=place.lineno, **value))
     return tuple(out)
 
@@ -133,7 +137,8 @@ def install(overlay: Mapping[str, Any] | None, engine: str) -> dict[str, Any] | 
 
 def matches(version: str, ranges: str) -> bool:
     """Tell whether a version lies in comma-separated ranges such as `>=0.5.5,<0.5.13`."""
-    return all(_matches_one(_numbers(version), part.strip()) for part in ranges.split(","))
+    fits = [_matches_one(_numbers(version), part.strip()) for part in ranges.split(",")]
+    return all(fits)
 
 
 def _matches_one(version: tuple[int, ...], part: str) -> bool:

@@ -118,6 +118,8 @@ class _EngineThread(threading.Thread):
 
     def _prepare(self) -> Result:
         self._starts += 1
+        if self.worker is not None:
+            self.worker.close()
         try:
             self.worker = Worker(self._engine.launch, self._engine.packages)
         except OSError as error:

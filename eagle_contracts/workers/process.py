@@ -22,6 +22,8 @@ from typing import Any, BinaryIO
 from eagle_contracts.workers.bootstrap import die_with_parent
 
 LOG_TAIL_BYTES = 8000
+POLL_SECONDS = 0.25
+OWN_END_SECONDS = 1.0
 
 
 class Requests:
@@ -63,7 +65,7 @@ def serve() -> None:
     while (line := requests.next_line()) is not None:
         request = json.loads(line)
         begun = time.monotonic()
-        reply = _in_child(request, requests) if request["fork"] else _here(request)
+        reply = _in_child(request, requests, replies) if request["fork"] else _here(request)
         reply |= {"id": request["id"], "seconds": time.monotonic() - begun}
         _send(replies, reply)
     os._exit(0)
@@ -71,9 +73,17 @@ def serve() -> None:
 
 def _send(replies: BinaryIO, reply: dict[str, Any]) -> None:
     try:
-        replies.write(json.dumps(reply).encode() + b"\n")
+        replies.write(_encoded(reply) + b"\n")
     except BrokenPipeError:
         os._exit(0)
+
+
+def _encoded(reply: dict[str, Any]) -> bytes:
+    """Return a reply as JSON; a value that no JSON holds is the called function's mistake, and told as such."""
+    try:
+        return json.dumps(reply).encode()
+    except (TypeError, ValueError) as error:
+        return json.dumps(_failure(error)).encode()
 
 
 def _function(name: str) -> Callable[[Any], Any]:
@@ -100,21 +110,29 @@ def _failure(error: BaseException) -> dict[str, Any]:
     }
 
 
-def _in_child(request: dict[str, Any], requests: Requests) -> dict[str, Any]:
-    """Fork, run, and wait for the child's answer, its end, the deadline, or the end of the host."""
+def _in_child(request: dict[str, Any], requests: Requests, replies: BinaryIO) -> dict[str, Any]:
+    """Fork, run, and wait for the child's answer, its end, the deadline, or the end of the host.
+
+    The child closes the host's pipes: a process that it leaves behind must not keep them open.
+    """
     log = tempfile.TemporaryFile()  # noqa: SIM115 -- the child writes to it
     reader, writer = os.pipe()
+    worker = os.getpid()
     pid = os.fork()
     if pid == 0:
-        os.close(reader)
-        _child(request, writer, log.fileno())
+        for descriptor in (reader, requests.stream, replies.fileno()):
+            os.close(descriptor)
+        _child(request, writer, log.fileno(), worker)
     os.close(writer)
+    child = _Child(pid)
     try:
-        answer, timed_out = _collect(reader, requests, request["timeout"])
+        answer, timed_out = _collect(reader, requests, child, request["timeout"])
+        if not answer and not timed_out:
+            child.let_end()
     finally:
         os.close(reader)
         _end_group(pid)
-    _, status = os.waitpid(pid, 0)
+    status = child.wait()
     if requests.closed:
         os._exit(0)
     reply = _answer(answer, status, timed_out)
@@ -122,18 +140,45 @@ def _in_child(request: dict[str, Any], requests: Requests) -> dict[str, Any]:
     return reply
 
 
-def _child(request: dict[str, Any], writer: int, log: int) -> None:
+class _Child:
+    """A forked child's exit status, kept once it is known."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._status: int | None = None
+
+    def ended(self) -> bool:
+        """Tell whether the child itself has ended, whatever still holds its pipe."""
+        if self._status is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            self._status = status if pid else None
+        return self._status is not None
+
+    def let_end(self) -> None:
+        """Give a child that closed its pipe without a word a moment to end by itself: its own status tells more."""
+        deadline = time.monotonic() + OWN_END_SECONDS
+        while not self.ended() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def wait(self) -> int:
+        """Wait for the end and return the status."""
+        if self._status is None:
+            _, self._status = os.waitpid(self._pid, 0)
+        return self._status
+
+
+def _child(request: dict[str, Any], writer: int, log: int, worker: int) -> None:
     """Run the call in its own process group, with its output in a file, and leave without clean-up handlers."""
     try:
         os.setpgid(0, 0)
-        die_with_parent(os.getppid())
+        die_with_parent(worker)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        reply = _here(request)
+        reply = _encoded(_here(request))
         sys.stdout.flush()
         sys.stderr.flush()
         with os.fdopen(writer, "wb") as answer:
-            answer.write(json.dumps(reply).encode())
+            answer.write(reply)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
@@ -141,15 +186,21 @@ def _child(request: dict[str, Any], writer: int, log: int) -> None:
         os._exit(0)
 
 
-def _collect(reader: int, requests: Requests, timeout: float) -> tuple[bytes, bool]:
-    """Read the child's answer to its end; the second value tells that the deadline passed first."""
+def _collect(reader: int, requests: Requests, child: _Child, timeout: float) -> tuple[bytes, bool]:
+    """Read the child's answer to its end; the second value tells that the deadline passed first.
+
+    The end is that of the pipe, or that of the child where a process it started still holds the pipe.
+    """
     parts: list[bytes] = []
     deadline = time.monotonic() + timeout
     while not requests.closed:
         left = deadline - time.monotonic()
         if left <= 0:
             return b"".join(parts), True
-        ready, _, _ = select.select([reader, requests.stream], [], [], left)
+        ended = child.ended()
+        ready, _, _ = select.select([reader, requests.stream], [], [], 0 if ended else min(left, POLL_SECONDS))
+        if ended and reader not in ready:
+            break
         if requests.stream in ready:
             requests.fill()
         if reader in ready:

@@ -377,6 +377,25 @@ def test_a_neighbour_hidden_in_one_channel_still_makes_it_inconclusive() -> None
     assert {found.best and found.best.k, found.second and found.second.k} == {5, 8}
 
 
+def test_a_rival_that_is_near_in_just_over_half_of_the_rows_is_not_passed_over() -> None:
+    """The median decides, so a rival may be far off in all other rows and still be one."""
+    states = stream(8, 64, 1024)
+    rival = noisy(states[5], 2e-3, seed=7)
+    rival[33:] = states[0][33:]
+    found = identify(noisy(states[5], 1e-3), named([*states, rival]), tolerance=2e-2, declared=5)
+    assert found.outcome == "inconclusive"
+    assert {found.best and found.best.k, found.second and found.second.k} == {5, 8}
+
+
+def test_without_a_clear_answer_everything_is_compared() -> None:
+    """Just beyond tolerance, the far states are compared too, so that the report of a failure rests on no sample."""
+    states = stream(20, 64, 1024, growth=1.5)
+    found = identify(noisy(states[7], 0.03), named(states), tolerance=2e-2, declared=7)
+    assert found.outcome == "unknown"
+    assert len(found.errors) == 20
+    assert found.second and found.second.exact
+
+
 @pytest.mark.parametrize("width", [257, 264, 300, 896])
 def test_widths_that_no_block_divides(width: int) -> None:
     """The sample covers every coordinate of any width with equal chance."""

@@ -1,0 +1,226 @@
+"""The documentation says what is so: its examples load, and what it names exists."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eagle_contracts.patterns import RULES, Slot, diagnose
+from eagle_contracts.plan import cases_of
+from eagle_contracts.report.terminal import COLUMNS, render
+from eagle_contracts.spec.load import load_contract, load_pipeline
+from eagle_contracts.spec.model import DIAGNOSES, SETTABLE
+from eagle_contracts.spec.validate import schema
+from eagle_contracts.subjects.protocol import GROUP, Subject
+from eagle_contracts.verdict import Remedy, Verdict
+from eagle_contracts.workers.own import own_interpreters
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+REPOSITORY_PATH = re.compile(r"(?<![\w./:-])(?:contracts|docs|eagle_contracts|tests)/[\w./-]+|\bMakefile\b")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+MADE_UP = "contracts/my_drafter"
+"""The reader's own folder in the README's example."""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of one language."""
+    return [text for found, text in FENCE.findall(page.read_text(encoding="utf-8")) if found == language]
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def known_flags() -> frozenset[str]:
+    """Every flag that pytest, with this plugin, and this package's own command know."""
+    commands = (
+        ("pytest", "--help"),
+        *(("eagle_contracts.cli", *words, "--help") for words in ((), ("env",), ("env", "sync"), ("env", "list"))),
+    )
+    text = ""
+    for module, *words in commands:
+        start = ["-m", module] if module == "pytest" else ["-c", f"from {module} import main; main()"]
+        done = subprocess.run([sys.executable, *start, *words], capture_output=True, text=True, check=True, cwd=ROOT)
+        text += done.stdout
+    return frozenset(FLAG.findall(text))
+
+
+@pytest.fixture
+def drafter(tmp_path: Path) -> Path:
+    """The README's example folder, written as its reader would write it."""
+    folder = tmp_path / "my_drafter"
+    folder.mkdir()
+    for name in ("target.config.json", "draft.config.json"):
+        shutil.copy(ROOT / "contracts" / "qwen3" / name, folder / name)
+    for text in blocks(ROOT / "README.md", "yaml"):
+        path = text.splitlines()[0].removeprefix("# ")
+        assert path.startswith(f"{MADE_UP}/")
+        (folder / Path(path).name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_the_readmes_example_loads(drafter: Path) -> None:
+    """A reader who copies the README's two files gets the items that it speaks of."""
+    pipeline = load_pipeline(drafter / "pipeline.yaml")
+    contract = load_contract(drafter / "sglang_capture_offset.yaml", pipeline)
+    names = [case.name for case in cases_of(contract, pipeline, {}, {})]
+    assert names == ["slots[sglang-0.5.23]", "catches-shifted[sglang-0.5.23]"]
+
+
+def sample_verdict() -> Verdict:
+    """The README's failing example, as the judge would make it."""
+    holds = {2: 3, 30: 31, 58: 59}
+    slots = [
+        Slot(index=index, declared=declared, outcome="identified", observed_kind="state", observed_k=observed)
+        for index, (observed, declared) in enumerate(holds.items())
+    ]
+    diagnosis, sentence = diagnose(slots, 61)
+    contract = "contracts/kimi_k25/sglang_capture_offset.yaml"
+    return Verdict(
+        status="violated",
+        diagnosis=diagnosis,
+        sentence=sentence,
+        context=(
+            ("slots", "{hidden_states: [3, 31, 59]}", "contracts/kimi_k25/pipeline.yaml:5"),
+            ("layer_ids", "[2, 30, 58]", "--contracts-set draft.layer_ids"),
+            ("engine", "sglang 0.5.23, DeepseekV3ForCausalLM twin of 61 layers, 32 tokens, cpu", ""),
+        ),
+        remedy=Remedy(
+            key="draft.layer_ids",
+            lists=((3, 31, 59),),
+            where="contracts/kimi_k25/pipeline.yaml:9, environment sglang-0.5.23",
+            sentence="verified by running the engine",
+        ),
+        next_command=f"pytest --contracts '{contract}::slots[sglang-0.5.23]' "
+        "--contracts-set 'draft.layer_ids=[3,31,59]'",
+    )
+
+
+def test_the_readmes_sample_output_is_what_the_renderer_makes() -> None:
+    """The headline, what was run, the remedy and the next command stand in the README as a failure shows them."""
+    [sample] = blocks(ROOT / "README.md", "text")
+    for part in render(sample_verdict()).split("\n\n"):
+        assert f"{part}\n" in sample
+
+
+def test_the_sample_names_the_lines_of_the_pipeline() -> None:
+    """Line 5 of the pipeline is the claim, and line 9 is the entry that the remedy is about."""
+    lines = (ROOT / "contracts" / "kimi_k25" / "pipeline.yaml").read_text(encoding="utf-8").splitlines()
+    assert lines[4].startswith("trained: {taps: {hidden_states: [3, 31, 59]}")
+    assert lines[8].strip().startswith("sglang-0.5.23:")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_that_a_page_names_exists(page: Path) -> None:
+    """Links lead somewhere, and paths of this repository are there."""
+    text = page.read_text(encoding="utf-8")
+    named = [path.rstrip(".") for path in REPOSITORY_PATH.findall(text) if not path.startswith(MADE_UP)]
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    missing = [path for path in named if not (ROOT / path).exists()]
+    missing += [link for link in links if link and not (page.parent / link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_heading_that_a_link_names_exists(page: Path) -> None:
+    """A link to a part of a page leads to a heading there."""
+    for link, heading in re.findall(r"\]\(([\w./]*)#([\w-]+)\)", page.read_text(encoding="utf-8")):
+        target = page.parent / link if link else page
+        headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+        assert heading in {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_flag_that_a_page_names_exists(page: Path, known_flags: frozenset[str]) -> None:
+    """A reader can type what a page shows."""
+    assert set(FLAG.findall(page.read_text(encoding="utf-8"))) <= known_flags
+
+
+def test_the_search_for_flags_finds_one_that_does_not_exist(known_flags: frozenset[str]) -> None:
+    """The test above can fail."""
+    assert set(FLAG.findall("`pytest --contract-set x`")) - known_flags == {"--contract-set"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_variable_that_a_page_names_is_read(page: Path) -> None:
+    """An environment variable that a page names stands in the package's source."""
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "eagle_contracts").rglob("*.py"))
+    for name in re.findall(r"\b(?:EAGLE_CONTRACTS|SGLANG)_[A-Z_]+\b", page.read_text(encoding="utf-8")):
+        assert f'"{name}"' in source
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_fit_the_columns_of_a_report(page: Path) -> None:
+    """Pages read well in a terminal."""
+    assert [line for line in page.read_text(encoding="utf-8").splitlines() if len(line) > COLUMNS] == []
+
+
+def test_the_vocabulary_lists_every_diagnosis() -> None:
+    """The list of diagnoses is closed, and the page shows all of it."""
+    text = prose(ROOT / "docs" / "vocabulary.md")
+    rows = re.findall(r"^\| `(\w+)` \|", text[text.index("**Diagnosis**") :], re.MULTILINE)
+    assert sorted(rows) == sorted(DIAGNOSES)
+
+
+def test_the_precedence_is_that_of_the_rules() -> None:
+    """How a verdict is reached shows the rules in the order in which they are asked."""
+    text = prose(ROOT / "docs" / "verdict.md")
+    part = text[text.index("## 6.") : text.index("## 7.")]
+    assert re.findall(r"^\d+\. `(\w+)`", part, re.MULTILINE) == [name for name, _ in RULES]
+
+
+def keys_of(kind: str) -> Iterator[str]:
+    """The keys that a kind of file may have, as the page writes them."""
+    described = schema("pipeline" if kind == "pipeline" else "contract")
+    for key, entry in described["properties"].items():
+        inner = entry.get("properties")
+        yield from (f"{key}.{name}" for name in inner) if inner else (key,)
+    for definition in described["definitions"].values():
+        yield from definition.get("properties", {})
+
+
+@pytest.mark.parametrize("kind", ["pipeline", "contract"])
+def test_the_format_reference_names_every_key(kind: str) -> None:
+    """Every key of the schemas has a row in a table."""
+    rows = re.findall(r"^\| `([\w.]+)` \|", prose(ROOT / "docs" / "contracts.md"), re.MULTILINE)
+    assert set(keys_of(kind)) <= set(rows)
+
+
+def test_the_format_reference_names_every_value_that_can_be_overridden() -> None:
+    """The keys of `--contracts-set` are all told."""
+    text = prose(ROOT / "docs" / "contracts.md")
+    assert [key for key in SETTABLE if f"`{key}`" not in text] == []
+
+
+def test_the_adapter_example_is_an_adapter() -> None:
+    """The page's Python makes a Subject with all fields, and its entry point is in the group that is searched."""
+    page = ROOT / "docs" / "adapters.md"
+    [code], [entry] = blocks(page, "python"), blocks(page, "toml")
+    space: dict[str, object] = {}
+    exec(compile(code, str(page), "exec"), space)
+    subject = space["SUBJECT"]
+    assert isinstance(subject, Subject)
+    assert subject.package == "my_package"
+    assert tomllib.loads(entry)["project"]["entry-points"][GROUP] == {subject.name: "my_package.capture:SUBJECT"}
+    rows = re.findall(r"^\| `(\w+)` \|", prose(page), re.MULTILINE)
+    assert rows == list(Subject.__dataclass_fields__)
+
+
+def test_the_example_of_own_interpreters_loads(tmp_path: Path) -> None:
+    """The file for one machine that the page shows is read as it says."""
+    [text] = blocks(ROOT / "docs" / "environments.md", "yaml")
+    (tmp_path / "environments.yaml").write_text(text, encoding="utf-8")
+    own = own_interpreters(tmp_path)
+    assert own["sglang-0.5.9"].python == "~/engines/sglang-0.5.9/bin/python"
+    assert own["sglang-0.5.23"].command == ("docker", "exec", "-i", "serve", "python3")

@@ -1,0 +1,156 @@
+"""A pool keeps one worker for each engine, on as many cores as there are, and ends them all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+
+import pytest
+
+from eagle_contracts.workers.client import Answer, Failure, Launch
+from eagle_contracts.workers.pool import Engine, Pool, Result
+
+from .processes import survivors, until
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    monkeypatch.syspath_prepend(HERE)
+    started = Pool(cores=2)
+    yield started
+    started.close()
+
+
+def engine(label: str = "one", *, prepare: str = "prepare", command: tuple[str, ...] = (sys.executable,)) -> Engine:
+    return Engine(
+        label=label,
+        launch=Launch(command=command, environ={"ENGINE": label}),
+        packages=("eagle_contracts", "worker_calls"),
+        prepare=f"worker_calls:{prepare}",
+        overlay=None,
+    )
+
+
+def value(future: Future[Result]) -> object:
+    result = future.result(timeout=30)
+    assert isinstance(result, Answer), result
+    return result.value
+
+
+def failure(future: Future[Result]) -> Failure:
+    result = future.result(timeout=30)
+    assert isinstance(result, Failure), result
+    return result
+
+
+def test_an_engine_is_prepared_once(pool: Pool) -> None:
+    """Equal engines share one worker, whoever asks first; others have their own."""
+    prepared = value(pool.start(engine()))
+    again = value(pool.start(engine()))
+    other = value(pool.start(engine("two")))
+    assert prepared == again != other
+    assert len(pool.pids) == 2
+
+
+def test_calls_of_one_worker_run_in_order(pool: Pool) -> None:
+    """Queued calls wait for each other and each gets its own answer."""
+    futures = [pool.submit(engine(), "worker_calls:add", {"a": n, "b": 1}) for n in range(5)]
+    assert [value(future) for future in futures] == [1, 2, 3, 4, 5]
+
+
+def test_two_workers_share_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a single core, calls of different workers never overlap."""
+    monkeypatch.syspath_prepend(HERE)
+    pool = Pool(cores=1)
+    try:
+        futures = [pool.submit(engine(name), "worker_calls:nap", {"seconds": 0.1}) for name in ("one", "two")]
+        spans = sorted(_span(future) for future in futures)
+    finally:
+        pool.close()
+    assert spans[0][1] <= spans[1][0]
+
+
+def test_two_workers_use_two_cores(pool: Pool) -> None:
+    """With two cores, calls of different workers run side by side."""
+    for name in ("one", "two"):
+        value(pool.start(engine(name)))
+    futures = [pool.submit(engine(name), "worker_calls:nap", {"seconds": 1}) for name in ("one", "two")]
+    first, second = (_span(future) for future in futures)
+    assert max(first[0], second[0]) < min(first[1], second[1])
+
+
+def _span(future: Future[Result]) -> tuple[float, float]:
+    begun_and_ended = value(future)
+    assert isinstance(begun_and_ended, list)
+    return begun_and_ended[0], begun_and_ended[1]
+
+
+def test_a_worker_that_was_killed_is_started_again(pool: Pool) -> None:
+    """A worker's death costs the call it was at; the next call is made in a new one."""
+    killed = pool.submit(engine(), "worker_calls:kill_worker", {})
+    after = pool.submit(engine(), "worker_calls:add", {"a": 1, "b": 2})
+    assert failure(killed).message == "the worker ended by signal 9"
+    assert value(after) == 3
+
+
+def test_a_worker_killed_between_calls_is_not_missed(pool: Pool) -> None:
+    """A worker that died while nobody asked is started again without a failure."""
+    value(pool.start(engine()))
+    (pid,) = pool.pids
+    os.kill(pid, signal.SIGKILL)
+    assert survivors([pid]) == []
+    assert until(lambda: not pool.pids)
+    assert value(pool.submit(engine(), "worker_calls:add", {"a": 3, "b": 4})) == 7
+
+
+def test_a_worker_that_always_dies_is_given_up(pool: Pool) -> None:
+    """After a few restarts the answer is that it ended too often, at once."""
+    futures = [pool.submit(engine(), "worker_calls:kill_worker", {}) for _ in range(6)]
+    messages = [failure(future).message for future in futures]
+    assert messages == ["the worker ended by signal 9"] * 4 + ["the worker ended too often"] * 2
+
+
+def test_an_engine_that_does_not_import_fails_every_call(pool: Pool) -> None:
+    """The reason why an engine cannot be prepared is the answer to each call of it."""
+    broken = engine(prepare="prepare_badly")
+    reasons = [failure(pool.start(broken)), failure(pool.submit(broken, "worker_calls:add", {"a": 1, "b": 1}))]
+    assert [(reason.type, reason.message) for reason in reasons] == [("ImportError", "no such engine")] * 2
+
+
+def test_a_missing_command_fails_every_call(pool: Pool) -> None:
+    """A command that does not exist is an answer that names it."""
+    reason = failure(pool.submit(engine(command=("/no/such/python",)), "worker_calls:add", {"a": 1, "b": 1}))
+    assert (reason.kind, reason.type) == ("died", "FileNotFoundError")
+    assert "/no/such/python" in reason.message
+
+
+def test_closing_ends_calls_and_queues_at_once(pool: Pool, tmp_path: Path) -> None:
+    """Closing ends the call in progress, cancels what waits, and leaves no worker."""
+    value(pool.start(engine()))
+    pids = pool.pids
+    there = tmp_path / "pids.json"
+    running = pool.submit(engine(), "worker_calls:hang", {"file": str(there)})
+    assert until(there.exists)
+    queued = pool.submit(engine(), "worker_calls:add", {"a": 1, "b": 1})
+    pool.close()
+    assert failure(running).kind == "died"
+    with pytest.raises(CancelledError):
+        queued.result(timeout=10)
+    assert survivors(pids) == []
+    assert pool.pids == ()
+
+
+def test_closing_ends_a_command_that_never_answers(pool: Pool) -> None:
+    """Closing does not wait for a command that hangs before it is an interpreter."""
+    prepared = pool.start(engine(command=("sh", "-c", "exec sleep 60")))
+    assert until(lambda: bool(pool.pids))
+    pids = pool.pids
+    pool.close()
+    assert failure(prepared).kind == "died"
+    assert survivors(pids) == []
