@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,6 +50,14 @@ with: {layer_ids: $draft.layer_ids, act: ACT}
 expect:
   - slots: $trained.taps
 """
+ENTRY_POINTS = """\
+[eagle_contracts.subjects]
+toy.capture = toy_engine.adapter:CAPTURE
+toy.faulty = toy_engine.adapter:FAULTY
+toy.absent = toy_engine.adapter:ABSENT
+toy.number = toy_engine.adapter:NUMBER
+"""
+INSTALLED = ".site/toy_engine-1.0.dist-info"
 FOLDER = "contracts/toy"
 MAIN = f"{FOLDER}/sglang_capture_offset.yaml"
 
@@ -60,6 +69,8 @@ class Repository:
         self.pytester = pytester
         self.root = pytester.path
         self.diary = self.root / "diary.txt"
+        self.write(f"{INSTALLED}/METADATA", "Metadata-Version: 2.1\nName: toy-engine\nVersion: 1.0\n")
+        self.write(f"{INSTALLED}/entry_points.txt", ENTRY_POINTS)
         self.write("pytest.ini", "[pytest]\n")
         self.write(f"{FOLDER}/target.config.json", TARGET)
         self.write(f"{FOLDER}/draft.config.json", DRAFT)
@@ -116,7 +127,7 @@ def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Re
     made = Repository(pytester)
     for name in ("EAGLE_CONTRACTS_HOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYTHONPATH", str(TOY))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOY), str((made.root / INSTALLED).parent)]))
     monkeypatch.setenv("TOY_DIARY", str(made.diary))
     return made
 
