@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from eagle_contracts.engines import Unrunnable
 from eagle_contracts.plan import Case, environments_of, parameters
-from eagle_contracts.session import Session, Unrunnable
+from eagle_contracts.session import Session
 from eagle_contracts.spec.errors import SpecError
 from eagle_contracts.spec.model import Environment
 from eagle_contracts.taps import Tap, as_hidden_states, make_tap
@@ -54,8 +55,9 @@ def doubt(case: Case, session: Session, taps: Sequence[Tap]) -> Claim | None:
 
 
 def _beside(case: Case) -> list[Environment]:
-    """Return the environments that this contract runs in."""
-    return environments_of(case.contract.in_, case.pipeline)
+    """Return the environments that this contract runs in and that name ids of their own: lists that can agree."""
+    there = environments_of(case.contract.in_, case.pipeline)
+    return [environment for environment in there if "draft.layer_ids" in environment.set]
 
 
 def _own_states(case: Case, environment: Environment, session: Session) -> tuple[str, tuple[int | None, ...]] | None:

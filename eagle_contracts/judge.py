@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from eagle_contracts.claim import Claim, doubt
+from eagle_contracts.engines import Unrunnable
+from eagle_contracts.facts import Claimed, Fact, facts_of
 from eagle_contracts.observation import Observation
 from eagle_contracts.plan import Case, parameters
 from eagle_contracts.remedy import Try, search
-from eagle_contracts.session import Seen, Session, Unrunnable
+from eagle_contracts.session import Seen, Session
 from eagle_contracts.spec.errors import SpecError
 from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Value
@@ -28,8 +30,24 @@ def judge(case: Case, session: Session) -> Verdict:
     except Unrunnable as stopped:
         return Verdict(status=stopped.status, reason=stopped.reason, sentence=stopped.message, log=stopped.log)
     verdict = _of_control(case, mismatches) if case.control else _of_promise(mismatches)
-    verdict = replace(verdict, context=context, properties=_properties(case, seen, verdict))
+    facts = () if case.control else tuple(fact.to_json() for fact in _facts(case, session, seen))
+    verdict = replace(verdict, context=context, facts=facts, properties=_properties(case, seen, verdict))
     return _advised(case, session, seen, verdict) if verdict.status == "violated" and not case.control else verdict
+
+
+def _facts(case: Case, session: Session, seen: Seen) -> Iterator[Fact]:
+    """Yield what this case found out, and what the observations that it read show."""
+    claim = session.claim(case.pipeline)
+    if claim is None:
+        return
+    claimed = Claimed(taps=session.taps(case.pipeline), position=str(claim.position), layers=seen.twin.layers)
+    for one in (*case.upstream, case):
+        observed = seen if one is case else session.observe(one)
+        dumps = [
+            session.observe(producer).observation for producer in one.upstream if producer.subject.name == "sglang.dump"
+        ]
+        given = parameters(one, session.overrides)
+        yield from facts_of(one, observed.observation, claimed, given, dumps[0] if dumps else None)
 
 
 def _of_promise(mismatches: Sequence[Mismatch]) -> Verdict:
@@ -57,16 +75,22 @@ def _of_control(case: Case, mismatches: Sequence[Mismatch]) -> Verdict:
 
 def _context(case: Case, session: Session, seen: Seen) -> tuple[tuple[str, str, str], ...]:
     """Return what was run on what, each with where it was written."""
-    rows = [
-        (expectation.kind, _show(value), str(value.position))
-        for expectation, value in zip(case.expectations, session.declared(case), strict=False)
-    ]
+    rows = [(kind, _show(value), str(value.position)) for kind, value in session.promised(case)]
     rows += [(key, _show(value), str(value.position)) for key, value in parameters(case, session.overrides).items()]
-    overlay = seen.engine.get("overlay")
-    if overlay:
-        rows.append(("overlay", f"{overlay['shown']} (diff {overlay['diff_digest']})", ""))
-    rows.append(("engine", f"{case.subject.engine} {seen.engine[case.subject.engine]}, {_twin(seen)}", ""))
+    rows += [(name, f"{one.contract.name} in {one.environment.name}", "") for name, one in case.producers.items()]
+    rows += [
+        ("patched", f"{overlay['shown']} (diff {overlay['diff_digest']})", "")
+        for overlay in seen.engine.get("overlays", [])
+    ]
+    rows.append(("engine", f"{_engine(case, seen)}, {_twin(seen)}", ""))
     return tuple(rows)
+
+
+def _engine(case: Case, seen: Seen) -> str:
+    """Name what ran, with its version."""
+    return str(
+        seen.engine.get("package") or f"{case.subject.engine} {seen.engine.get(case.subject.engine, '')}".strip()
+    )
 
 
 def _twin(seen: Seen) -> str:
@@ -84,7 +108,7 @@ def _properties(case: Case, seen: Seen, verdict: Verdict) -> dict[str, str]:
     return {
         "contract": case.contract.name,
         "environment": case.environment.name,
-        "engine": f"{case.subject.engine} {seen.engine[case.subject.engine]}",
+        "engine": _engine(case, seen),
         "diagnosis": verdict.diagnosis or "",
         "observed": ", ".join(states) if states else "refused" if seen.observation.refusal else "",
     }

@@ -59,13 +59,17 @@ class SlotSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A capture's slots, in the order of the concatenation; `refusal` is set instead where the engine raised."""
+    """A capture's slots, in the order of the concatenation; `refusal` is set instead where the engine raised.
+
+    `data` is all that the subject returned, for the checks of other adapters.
+    """
 
     refusal: Refusal | None
     slots: tuple[SlotSeen, ...]
     rows: int
     total_width: int
     width: int
+    data: Mapping[str, Any] = field(repr=False)
 
     @property
     def divides(self) -> bool:
@@ -85,17 +89,19 @@ class Observation:
 def observation_from_json(data: Mapping[str, Any]) -> Observation:
     """Read what a subject's `observe` returned."""
     if data.get("refused"):
-        return Observation(refusal=Refusal(**data["refused"]), slots=(), rows=0, total_width=0, width=1)
+        return Observation(refusal=Refusal(**data["refused"]), slots=(), rows=0, total_width=0, width=1, data=data)
     return Observation(
         refusal=None,
-        slots=tuple(_slot(slot) for slot in data["slots"]),
-        rows=data["rows"],
-        total_width=data["total_width"],
-        width=data["width"],
+        slots=tuple(slot_from_json(slot) for slot in data.get("slots", [])),
+        rows=data["rows"] if "slots" in data else 0,
+        total_width=data.get("total_width", 0),
+        width=data.get("width", 1),
+        data=data,
     )
 
 
-def _slot(data: Mapping[str, Any]) -> SlotSeen:
+def slot_from_json(data: Mapping[str, Any]) -> SlotSeen:
+    """Read one identification."""
     bad = data.get("non_finite")
     return SlotSeen(
         outcome=data["outcome"],

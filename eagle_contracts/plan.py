@@ -1,9 +1,12 @@
-"""Contract -> cases: what is to be run where, and under which id; no engine is touched."""
+"""Contract -> cases: what is to be run where, on whose observations, and under which id; no engine is touched."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from eagle_contracts.checks import CHECKS
 from eagle_contracts.spec.errors import SpecError, SpecIssue, fail, suggest
@@ -12,47 +15,129 @@ from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.subjects.protocol import Subject
 from eagle_contracts.subjects.registry import BrokenSubject, UnknownSubject, subject_named
 
+Siblings = Callable[[str, Value], Contract]
+"""Finds another contract of the same pipeline by name; the value is where it is named."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One item of a run: a contract in one environment, for one expectation or one negative control."""
+    """One item of a run: a contract in one environment, for one expectation or one negative control.
+
+    `producers` are the cases whose observations it reads, by the names that `from` gives them.
+    """
 
     name: str
     pipeline: Pipeline
     contract: Contract
     subject: Subject
     environment: Environment
-    control: Control | None
-    expectations: tuple[Expectation, ...]
+    control: Control | None = None
+    expectations: tuple[Expectation, ...] = ()
+    producers: Mapping[str, Case] = field(default_factory=dict)
 
     @property
     def is_control(self) -> bool:
         """Tell whether the case breaks the subject on purpose."""
         return self.control is not None
 
+    @property
+    def overlay(self) -> Value | None:
+        """The overlay that the contract itself puts on the engine."""
+        return self.contract.with_.get("overlay")
 
-def cases_of(
-    contract: Contract, pipeline: Pipeline, labels: Mapping[str, str], overrides: Mapping[str, Value]
-) -> list[Case]:
-    """Return a contract's cases in the order of its file, promises before controls.
+    @property
+    def upstream(self) -> tuple[Case, ...]:
+        """Every case that this one's observation depends on, producers of producers first."""
+        return tuple(one for producer in self.producers.values() for one in (*producer.upstream, producer))
 
-    Controls are left out when a value is overridden: their breaks are written for the file's own values. Raises
-    `SpecError` for an unknown adapter, parameter, expectation or control environment.
-    """
-    subject = _subject(contract)
-    _check_parameters(contract, subject)
-    cases = [
-        _case(contract, pipeline, subject, environment, expectation=expectation, labels=labels)
-        for expectation in _known(contract.expect)
-        for environment in environments_of(contract.in_, pipeline)
-    ]
-    if not overrides:
-        cases += [
-            _case(contract, pipeline, subject, environment, control=control, labels=labels)
-            for control in contract.must_catch
-            for environment in environments_of(control.in_ or contract.in_, pipeline)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planner:
+    """Makes the cases of a pipeline's contracts."""
+
+    pipeline: Pipeline
+    labels: Mapping[str, str]
+    overrides: Mapping[str, Value]
+    siblings: Siblings
+
+    def cases(self, contract: Contract) -> list[Case]:
+        """Return a contract's cases in the order of its file, promises before controls.
+
+        Controls are left out when a value is overridden: their breaks are written for the file's own values. Raises
+        `SpecError` for an unknown adapter, parameter, expectation, producer or control environment.
+        """
+        subject = _subject(contract)
+        _check_parameters(contract, subject)
+        bases = self._bases(contract, subject, ())
+        out = [
+            replace(base, name=self._name(expectation.kind, base), expectations=(expectation,))
+            for expectation in _known(contract.expect)
+            for base in bases
         ]
-    return _with_own_names(cases)
+        for control in () if self.overrides else contract.must_catch:
+            chosen = {e.name for e in environments_of(control.in_ or (), self.pipeline)}
+            out += [
+                replace(
+                    base,
+                    name=self._name(f"catches-{control.diagnosis}", base),
+                    control=control,
+                    expectations=contract.expect,
+                )
+                for base in bases
+                if not control.in_ or base.environment.name in chosen
+            ]
+        return _with_own_names(out)
+
+    def _bases(self, contract: Contract, subject: Subject, trail: tuple[str, ...]) -> list[Case]:
+        """Return a case for each environment and each choice of producers, without promises."""
+        if contract.name in trail:
+            circle = " -> ".join((*trail[trail.index(contract.name) :], contract.name))
+            raise fail(contract.document.at("with", "from"), f"contracts read each other in a circle: {circle}")
+        sources = self._sources(contract, subject)
+        environments = environments_of(contract.in_, self.pipeline) if contract.in_ else [None]
+        out = []
+        for environment in environments:
+            choices = [self._producers(name, source, environment, (*trail, contract.name)) for name, source in sources]
+            for chosen in itertools.product(*choices):
+                producers = dict(zip((name for name, _ in sources), chosen, strict=True))
+                place = environment or next(iter(producers.values())).environment
+                out.append(
+                    Case(
+                        name=contract.name,
+                        pipeline=self.pipeline,
+                        contract=contract,
+                        subject=subject,
+                        environment=place,
+                        producers=producers,
+                    )
+                )
+        return out
+
+    def _sources(self, contract: Contract, subject: Subject) -> list[tuple[str, Contract]]:
+        value = contract.with_.get("from")
+        if value is None:
+            if not contract.in_:
+                raise fail(contract.document.at(), "in is missing: the role or the environments that this runs in")
+            return []
+        if not isinstance(value.data, dict) or not value.data:
+            raise fail(value.position, "from is a map from a name to the contract whose observation it stands for")
+        return [(str(name), self.siblings(str(value.data[name]), value.child(name))) for name in value.data]
+
+    def _producers(
+        self, name: str, contract: Contract, environment: Environment | None, trail: tuple[str, ...]
+    ) -> list[Case]:
+        """Return the producer in the consumer's own environment if it runs there, else in each of its own."""
+        subject = _subject(contract)
+        _check_parameters(contract, subject)
+        bases = self._bases(contract, subject, trail)
+        same = [base for base in bases if environment is not None and base.environment.name == environment.name]
+        return same or bases
+
+    def _name(self, what: str, base: Case) -> str:
+        """Return `what[environment]`, with producers' environments where they differ."""
+        own = [] if not base.contract.in_ else [base.environment.name]
+        names = dict.fromkeys([*own, *(producer.environment.name for producer in base.producers.values())])
+        return f"{what}[{','.join(self.labels.get(name, name) for name in names)}]"
 
 
 def environments_of(names: Sequence[str], pipeline: Pipeline) -> list[Environment]:
@@ -64,41 +149,64 @@ def environments_of(names: Sequence[str], pipeline: Pipeline) -> list[Environmen
 def parameters(case: Case, overrides: Mapping[str, Value]) -> dict[str, Value]:
     """Return what `with` comes to in this case: references resolved, then the control's break applied."""
     scope = Scope(pipeline=case.pipeline, environment=case.environment, overrides=overrides)
-    given = {key: resolve(value, scope) for key, value in case.contract.with_.items()}
-    return _broken(given, case.control, scope) if case.control else given
+    given = {key: resolve(value, scope) for key, value in case.contract.with_.items() if key != "from"}
+    return _broken(given, case, scope) if case.control else given
+
+
+def break_of(case: Case) -> dict[str, Any]:
+    """Return the part of a control's break that the worker applies: to the overlay, or to what `from` gives."""
+    if case.control is None:
+        return {}
+    broken = case.control.break_
+    if broken.verb in ("swap", "drop"):
+        if not case.producers:
+            raise fail(broken.position, f"{broken.verb} acts on what `from` gives, and this contract has no `from`")
+        content = broken.edits[0][1]
+        return {"break": {broken.verb: list(content) if isinstance(content, tuple) else content}}
+    edits = {path.removeprefix("overlay."): data for path, data in broken.edits if path.startswith("overlay.")}
+    if edits and case.overlay is None and case.environment.overlay is None:
+        raise fail(broken.position, "there is no overlay here to break")
+    return {"overlay_params": edits} if edits else {}
+
+
+def widths_of(pipeline: Pipeline) -> int | None:
+    """Return the target's real hidden size, as its config.json has it; None where it has none."""
+    config: Any = json.loads(pipeline.target_config.read_text(encoding="utf-8"))
+    part = config.get(pipeline.target_part, {}) if pipeline.target_part else config
+    size = part.get("hidden_size")
+    return size if isinstance(size, int) else None
 
 
 def _subject(contract: Contract) -> Subject:
     try:
         return subject_named(contract.run)
     except UnknownSubject as error:
-        raise fail(
-            contract.run_position,
-            f"no adapter is called {contract.run!r}",
-            suggest(contract.run, error.names, "adapters"),
-        ) from error
+        hint = suggest(contract.run, error.names, "adapters")
+        raise fail(contract.run_position, f"no adapter is called {contract.run!r}", hint) from error
     except BrokenSubject as error:
         raise fail(contract.run_position, str(error)) from error
 
 
 def _check_parameters(contract: Contract, subject: Subject) -> None:
+    needed = [*subject.parameters, *(["from"] if subject.reads else [])]
+    known = [*needed, *subject.optional]
     issues = [
         SpecIssue(
             position=contract.document.key_at("with", key),
             message=f"{contract.run} takes no {key!r}",
-            hint=suggest(key, list(subject.parameters), "parameters"),
+            hint=suggest(key, known, "parameters"),
         )
         for key in contract.with_
-        if key not in subject.parameters
+        if key not in known
     ]
-    missing = [key for key in subject.parameters if key not in contract.with_]
     issues += [
         SpecIssue(
             position=contract.run_position,
             message=f"{contract.run} needs with: {{{key}: ...}}",
-            hint=f"{key} is {subject.parameters[key]}",
+            hint=f"{key} is {subject.parameters.get(key, 'a map from a name to another contract')}",
         )
-        for key in missing
+        for key in needed
+        if key not in contract.with_
     ]
     if issues:
         raise SpecError(issues)
@@ -107,40 +215,13 @@ def _check_parameters(contract: Contract, subject: Subject) -> None:
 def _known(expectations: Sequence[Expectation]) -> Iterator[Expectation]:
     for expectation in expectations:
         if expectation.kind not in CHECKS:
-            raise fail(
-                expectation.position,
-                f"no expectation is called {expectation.kind!r}",
-                suggest(expectation.kind, list(CHECKS), "expectations"),
-            )
+            hint = suggest(expectation.kind, list(CHECKS), "expectations")
+            raise fail(expectation.position, f"no expectation is called {expectation.kind!r}", hint)
         yield expectation
-
-
-def _case(
-    contract: Contract,
-    pipeline: Pipeline,
-    subject: Subject,
-    environment: Environment,
-    *,
-    labels: Mapping[str, str],
-    expectation: Expectation | None = None,
-    control: Control | None = None,
-) -> Case:
-    what = expectation.kind if expectation else f"catches-{control.diagnosis}" if control else ""
-    return Case(
-        name=f"{what}[{labels.get(environment.name, environment.name)}]",
-        pipeline=pipeline,
-        contract=contract,
-        subject=subject,
-        environment=environment,
-        control=control,
-        expectations=(expectation,) if expectation else contract.expect,
-    )
 
 
 def _with_own_names(cases: Sequence[Case]) -> list[Case]:
     """Give equal names `-2`, `-3`, ... before the bracket, so that every id selects one case."""
-    from dataclasses import replace
-
     seen: dict[str, int] = {}
     out = []
     for case in cases:
@@ -151,12 +232,15 @@ def _with_own_names(cases: Sequence[Case]) -> list[Case]:
     return out
 
 
-def _broken(given: Mapping[str, Value], control: Control, scope: Scope) -> dict[str, Value]:
+def _broken(given: Mapping[str, Value], case: Case, scope: Scope) -> dict[str, Value]:
     """Apply a break to parameters; raises `SpecError` for a path that this adapter has nothing at."""
-    out = dict(given)
+    assert case.control is not None
+    out, control = dict(given), case.control
     for path, data in control.break_.edits:
+        if control.break_.verb in ("swap", "drop") or path.startswith("overlay."):
+            continue
         key = path.removeprefix("with.")
-        if control.break_.verb not in ("set", "shift") or key == path or key not in out:
+        if key == path or key not in out:
             hint = suggest(path, [f"with.{name}" for name in given], "paths")
             raise fail(control.break_.position, f"nothing here can be broken at {path!r}", hint)
         value = Value(data=data, position=control.break_.position)

@@ -16,6 +16,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="KEY=VALUE",
         help="override a value of every pipeline, such as draft.layer_ids=[2,30,58]; negative controls are left out",
     )
+    group.addoption(
+        "--contracts-fresh",
+        action="store_true",
+        help="observe everything again, whatever the store holds of earlier runs",
+    )
     parser.addini("contracts_paths", "where contracts are, relative to rootdir", type="args", default=["contracts"])
 
 
@@ -25,5 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from eagle_contracts.pytest_run import ContractRun
 
         config.pluginmanager.register(ContractRun(config), "eagle_contracts.run")
-    elif config.getoption("--contracts-set"):
-        raise pytest.UsageError("--contracts-set changes a contracts run: give --contracts too")
+        return
+    for option in ("--contracts-set", "--contracts-fresh"):
+        if config.getoption(option):
+            raise pytest.UsageError(f"{option} changes a contracts run: give --contracts too")

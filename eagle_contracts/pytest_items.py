@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from eagle_contracts.judge import judge
-from eagle_contracts.plan import Case, cases_of
+from eagle_contracts.plan import Case, Planner
 from eagle_contracts.report.terminal import render
 from eagle_contracts.spec.errors import SpecError, fail
 from eagle_contracts.spec.load import load_contract
@@ -53,7 +53,10 @@ class ContractFile(pytest.File):
         contract = load_contract(self.path, pipeline, self.run.shown(self.path))
         _check_marks(contract)
         labels = {name: self.run.session.label(pipeline, e) for name, e in pipeline.environments.items()}
-        for case in cases_of(contract, pipeline, labels, self.run.overrides):
+        planner = Planner(
+            pipeline=pipeline, labels=labels, overrides=self.run.overrides, siblings=self.run.siblings(self.path.parent)
+        )
+        for case in planner.cases(contract):
             # Given as text, pytest reads the bracket as it reads it in its cache: else 9.2's `--lf` finds no such item.
             nodeid = f"{self.nodeid}::{case.name}"
             yield ContractItem.from_parent(self, name=case.name, nodeid=nodeid, case=case, run=self.run)
@@ -113,6 +116,7 @@ class ContractItem(pytest.Item):
         super().__init__(**kwargs)
         self.case, self.run = case, run
         self._verdict: Verdict | None = None
+        self.facts: tuple[Mapping[str, Any], ...] = ()
         self.add_marker("contract")
         if case.is_control:
             self.add_marker("control")
@@ -122,6 +126,7 @@ class ContractItem(pytest.Item):
     def setup(self) -> None:
         """Judge the case."""
         self._verdict = judge(self.case, self.run.session)
+        self.facts = self._verdict.facts
         properties = self._verdict.properties or {"contract": self.case.contract.name}
         self.user_properties.extend(properties.items())
         if self._verdict.status == "error":

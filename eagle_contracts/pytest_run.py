@@ -5,19 +5,24 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import pytest
 
+from eagle_contracts.facts import Fact
 from eagle_contracts.plan import Case
 from eagle_contracts.pytest_items import ContractFile, ContractItem, present
+from eagle_contracts.report.summary import write_summary
 from eagle_contracts.session import Session
-from eagle_contracts.spec.errors import SpecError, fail
-from eagle_contracts.spec.load import load_pipeline
-from eagle_contracts.spec.model import Pipeline, Value
+from eagle_contracts.spec.errors import SpecError, fail, suggest
+from eagle_contracts.spec.load import load_contract, load_pipeline
+from eagle_contracts.spec.model import Contract, Pipeline, Value
 from eagle_contracts.spec.overrides import parse_overrides
 from eagle_contracts.spec.position import Position
+
+FACTS = "eagle_contracts_facts"
+"""The attribute of a report that carries facts from an xdist worker to the process that concludes."""
 
 SUFFIXES = (".yaml", ".yml")
 PIPELINES = ("pipeline.yaml", "pipeline.yml")
@@ -34,8 +39,9 @@ class ContractRun:
         self._pipelines: dict[Path, Pipeline | SpecError] = {}
         self._checks = 0
         self._nothing_checked = False
+        self._facts: list[Fact] = []
         self.overrides = _overrides(config)
-        self.session = Session(config.rootpath, self.overrides)
+        self.session = Session(config.rootpath, self.overrides, fresh=config.getoption("--contracts-fresh"))
         given = config.getoption("file_or_dir")
         if not given:
             config.args[:] = self._default_arguments()
@@ -81,6 +87,19 @@ class ContractRun:
         if isinstance(found, SpecError):
             raise found
         return found
+
+    def siblings(self, folder: Path) -> Callable[[str, Value], Contract]:
+        """Return how contracts of one folder are found by name."""
+
+        def find(name: str, named: Value) -> Contract:
+            files = [folder / f"{name}{suffix}" for suffix in SUFFIXES]
+            file = next((file for file in files if file.is_file()), None)
+            if file is None:
+                there = sorted(p.stem for p in folder.iterdir() if p.suffix in SUFFIXES and p.name not in PIPELINES)
+                raise fail(named.position, f"no contract beside this one is called '{name}'", suggest(name, there))
+            return load_contract(file, self.pipeline_beside(file), self.shown(file))
+
+        return find
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take every YAML file under a contracts path, beside or below a pipeline, or named on the command line."""
@@ -128,10 +147,14 @@ class ContractRun:
         """Let a contract's report show its verdict."""
         report = yield
         present(report, item, call.excinfo.value if call.excinfo else None)
+        if report.when == "setup" and isinstance(item, ContractItem):
+            setattr(report, FACTS, list(item.facts))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count the checks that were executed, here or in another process."""
+        """Count the checks that were executed, here or in another process, and keep what they found out."""
+        for fact in getattr(report, FACTS, ()):
+            self._facts.append(Fact.from_json(fact))
         if report.when == "call" and any(name == "contract" for name, _ in report.user_properties):
             self._checks += 1
 
@@ -152,6 +175,8 @@ class ContractRun:
                 "run fails",
                 red=True,
             )
+
+        write_summary(self._facts, terminalreporter.write_line, terminalreporter.section)
 
     def pytest_unconfigure(self) -> None:
         """End all workers."""

@@ -1,66 +1,79 @@
-"""One run: which workers serve which cases, what they observed, and the verdict of each case."""
+"""One run: which workers serve which cases, what they observed, and what is kept of it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from eagle_contracts.checks import CHECKS
+from eagle_contracts.checks import CHECKS, Context
+from eagle_contracts.engines import EngineTable, Unrunnable
 from eagle_contracts.observation import Observation, Refusal, observation_from_json
-from eagle_contracts.plan import Case, parameters
+from eagle_contracts.plan import Case, break_of, parameters, widths_of
 from eagle_contracts.project import home_folder
-from eagle_contracts.spec.errors import SpecError, fail
+from eagle_contracts.spec.errors import SpecError
 from eagle_contracts.spec.model import Environment, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
-from eagle_contracts.taps import parse_taps
+from eagle_contracts.taps import Tap, parse_taps
 from eagle_contracts.targets import twin_of
 from eagle_contracts.twin import Twin
 from eagle_contracts.verdict import Mismatch
-from eagle_contracts.workers.client import Answer, Failure, Launch
-from eagle_contracts.workers.environments import Resolved, Unavailable
-from eagle_contracts.workers.environments import resolve as resolve_environment
-from eagle_contracts.workers.locks import lock_directories
-from eagle_contracts.workers.overlays import OverlayError, parse
-from eagle_contracts.workers.pool import Engine, Pool, Result
+from eagle_contracts.workers.client import Answer, Failure
+from eagle_contracts.workers.environments import Resolved
+from eagle_contracts.workers.pool import Call, Engine, Pool, Result
+from eagle_contracts.workers.store import Store, key_of
 
 ORACLE_TOLERANCE = 1e-5
 """How far an engine's own stream may be from transformers' on a float32 twin before no verdict is given."""
 
 
-class Unrunnable(Exception):
-    """A case without an observation: `status` is `error` or `unavailable`, `reason` its code."""
-
-    def __init__(self, status: Literal["error", "unavailable"], reason: str, message: str, log: str = "") -> None:
-        super().__init__(message)
-        self.status, self.reason, self.message, self.log = status, reason, message, log
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """An observation with what it was made of, for the report."""
+    """An observation with what it was made of, for the report; `folder` holds its tensors, `key` names its record.
+
+    `roots` are the folders whose named tensors everything downstream is told apart by.
+    """
 
     observation: Observation
     engine: Mapping[str, Any]
     oracle: Mapping[str, Any]
     twin: Twin
     seconds: float
+    folder: Path
+    key: str
+    roots: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """A call's future and the key that its record has in the store."""
+
+    future: Future[Result]
+    key: str
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a run has asked for already."""
+
+    twins: dict[Path, Twin] = field(default_factory=dict)
+    made: dict[str, _Made] = field(default_factory=dict)
 
 
 class Session:
-    """Everything that cases of one run share; workers start when first asked for and end with `close`."""
+    """Everything that cases of one run share; workers start when first needed and end with `close`."""
 
-    def __init__(self, root: Path, overrides: Mapping[str, Value], pool: Pool | None = None) -> None:
+    def __init__(
+        self, root: Path, overrides: Mapping[str, Value], pool: Pool | None = None, *, fresh: bool = False
+    ) -> None:
         self.root, self.overrides = root, overrides
         self.home = home_folder(root)
+        self.engines = EngineTable(root, self.home)
+        self.store = Store(self.home / "store", fresh=fresh)
         self._pool = pool or Pool()
-        self._twins: dict[Path, Twin] = {}
-        self._resolved: dict[tuple[Path, str], Resolved | Unavailable] = {}
-        self._gates: dict[tuple[object, ...], Future[Result]] = {}
-        self._observed: dict[tuple[object, ...], Future[Result]] = {}
+        self._memory = _Memory()
 
     def close(self) -> None:
         """End all workers."""
@@ -71,152 +84,230 @@ class Session:
         """The process ids of the workers that run now."""
         return self._pool.pids
 
-    def environment(self, pipeline: Pipeline, environment: Environment) -> Resolved | Unavailable:
-        """Return the interpreter of an environment, looked up once in a run."""
-        key = (pipeline.folder, environment.name)
-        if key not in self._resolved:
-            self._resolved[key] = resolve_environment(
-                environment,
-                self.home,
-                lock_directories(pipeline.folder, self.root),
-                among=pipeline.environments,
-                folder=pipeline.folder,
-            )
-        return self._resolved[key]
-
     def label(self, pipeline: Pipeline, environment: Environment) -> str:
         """Return how ids name an environment: with the version found, where the entry does not pin one."""
-        found = self.environment(pipeline, environment)
+        found = self.engines.environment(pipeline, environment)
         return found.label if isinstance(found, Resolved) else environment.name
 
     def start(self, cases: Sequence[Case]) -> list[str]:
-        """Begin to start the engines that cases need and queue what they observe; return the engines' labels."""
+        """Queue what cases observe, producers first; return the labels of the engines that have to start for it."""
         labels: dict[str, None] = {}
         for case in cases:
-            try:
-                engine = self._engine(case)
-                self._pool.start(engine)
-                labels[engine.label] = None
-            except (SpecError, Unrunnable):
-                continue
-        self.prefetch(cases)
+            for one in (*case.upstream, case):
+                label = self._queue(one)
+                if label is not None:
+                    labels[label] = None
         return list(labels)
 
     def prefetch(self, cases: Sequence[Case]) -> None:
         """Queue observations; what is wrong with a case is said when its turn comes."""
-        for case in cases:
-            try:
-                self._request(case, parameters(case, self.overrides))
-            except (SpecError, Unrunnable):
-                continue
+        self.start(cases)
+
+    def _queue(self, case: Case) -> str | None:
+        """Queue a case that waits for no other; return its engine's label if its observation is not kept already."""
+        if case.producers or case.subject.observe is None:
+            return None
+        try:
+            made = self._ask(case, parameters(case, self.overrides), {})
+            engine = self.engines.engine(case)
+        except (SpecError, Unrunnable):
+            return None
+        return engine.label if self.store.read(made.key) is None else None
 
     def observe(self, case: Case, given: Mapping[str, Value] | None = None) -> Seen:
         """Return a case's observation, with its own parameters or with others given.
 
-        Raises `SpecError` for values that do not resolve, `Unrunnable` where there is no engine or no agreement.
+        Raises `SpecError` for values that do not resolve, `Unrunnable` where there is no engine or no agreement, or
+        where a producer gave nothing.
         """
-        request = self._request(case, given if given is not None else parameters(case, self.overrides))
-        engine = _value(self._pool.start(self._engine(case)), "importing the engine")
-        oracle = _value(request.gate, "comparing the engine's own states with transformers'")
-        if oracle.get("refused"):
-            raise _cannot_run(case, Refusal(**oracle["refused"]))
-        _agree(oracle, self.twin(case.pipeline))
-        observation = observation_from_json(_value(request.observed, "running the subject"))
-        if observation.refusal is not None:
+        chosen = given if given is not None else parameters(case, self.overrides)
+        upstream = {name: self._produced(name, producer) for name, producer in case.producers.items()}
+        made = self._ask(case, chosen, upstream)
+        oracle = self._oracle(case)
+        record = _value(made.future, "running the subject")
+        observation = observation_from_json(record["value"])
+        if observation.refusal is not None and case.subject.baseline is not None:
             self._check_baseline(case)
         return Seen(
             observation=observation,
-            engine=engine,
+            engine=record["engine"],
             oracle=oracle,
             twin=self.twin(case.pipeline),
-            seconds=_seconds(request.observed),
+            seconds=record["seconds"],
+            folder=self.store.path(made.key),
+            key=made.key,
+            roots=_roots(upstream) or (self.store.path(made.key),),
         )
+
+    def _oracle(self, case: Case) -> Mapping[str, Any]:
+        """Return how the engine's own states compare with the reference; raises `Unrunnable` if they do not agree."""
+        gate = self._gate(case)
+        if gate is None:
+            return {}
+        oracle: Mapping[str, Any] = _value(gate.future, "comparing the engine's own states with transformers'")["value"]
+        if oracle.get("refused"):
+            raise _cannot_run(case, Refusal(**oracle["refused"]))
+        _agree(oracle, self.twin(case.pipeline))
+        return oracle
+
+    def _produced(self, name: str, producer: Case) -> Seen:
+        """Return a producer's observation; its own failing promises do not matter, a missing observation does."""
+        try:
+            seen = self.observe(producer)
+        except (SpecError, Unrunnable) as error:
+            first = str(error.render() if isinstance(error, SpecError) else error).splitlines()[0]
+            sentence = (
+                f"{producer.contract.name} in {producer.environment.name} gave nothing to read as {name}: {first}"
+            )
+            raise Unrunnable("unavailable", "upstream", sentence) from error
+        if seen.observation.refusal is not None:
+            words = seen.observation.refusal
+            sentence = (
+                f"{producer.contract.name} in {producer.environment.name} gave nothing to read as {name}: the engine "
+                f"raised {words.type}: {words.message}"
+            )
+            raise Unrunnable("unavailable", "upstream", sentence)
+        return seen
 
     def _check_baseline(self, case: Case) -> None:
         """Raise `Unrunnable` where the engine refuses without any parameters too: then no contract can be judged."""
-        request = self._submit(case, case.subject.baseline(self.twin(case.pipeline)))
-        without = observation_from_json(_value(request.observed, "running the subject without parameters")).refusal
+        assert case.subject.baseline is not None
+        made = self._make(case, case.subject.baseline(self.twin(case.pipeline)), {})
+        record = _value(made.future, "running the subject without parameters")
+        without = observation_from_json(record["value"]).refusal
         if without is not None:
             raise _cannot_run(case, without)
 
     def twin(self, pipeline: Pipeline) -> Twin:
         """Return a pipeline's twin."""
-        if pipeline.folder not in self._twins:
-            self._twins[pipeline.folder] = twin_of(pipeline)
-        return self._twins[pipeline.folder]
+        if pipeline.folder not in self._memory.twins:
+            self._memory.twins[pipeline.folder] = twin_of(pipeline)
+        return self._memory.twins[pipeline.folder]
 
     def mismatches(self, case: Case, seen: Seen) -> list[Mismatch]:
         """Hold an observation against a case's expectations."""
         scope = Scope(pipeline=case.pipeline, environment=case.environment, overrides=self.overrides)
+        context = Context(
+            layers=seen.twin.layers,
+            width=int(seen.twin.target["hidden_size"]),
+            real_width=widths_of(case.pipeline),
+            slots=len(self.taps(case.pipeline)),
+            requests=tuple(len(prompt) for prompt in seen.twin.prompts),
+            concatenated=tuple(key for e in case.contract.expect if e.kind == "concat" for key in _keys(e.value)),
+        )
         return [
             mismatch
             for expectation in case.expectations
-            for mismatch in CHECKS[expectation.kind](
-                resolve(expectation.value, scope), seen.observation, seen.twin.layers
-            )
+            for mismatch in CHECKS[expectation.kind](resolve(expectation.value, scope), seen.observation, context)
         ]
 
+    def claim(self, pipeline: Pipeline) -> Value | None:
+        """Return the one claim about training, as overridden."""
+        claimed = self.overrides.get("trained.taps", pipeline.trained.get("taps"))
+        return resolve(claimed, Scope(pipeline=pipeline, overrides=self.overrides)) if claimed is not None else None
+
+    def taps(self, pipeline: Pipeline) -> tuple[Tap, ...]:
+        """Return the taps that the pipeline claims to have trained on."""
+        claimed = self.claim(pipeline)
+        return parse_taps(claimed, self.twin(pipeline).layers) if claimed is not None else ()
+
     def declared(self, case: Case) -> tuple[Value, ...]:
-        """Return the taps that a case's expectations declare, resolved."""
+        """Return what a case's `slots` expectations declare, resolved."""
         scope = Scope(pipeline=case.pipeline, environment=case.environment, overrides=self.overrides)
         return tuple(resolve(e.value, scope) for e in case.expectations if e.kind == "slots")
 
-    def _engine(self, case: Case) -> Engine:
-        found = self.environment(case.pipeline, case.environment)
-        if isinstance(found, Unavailable):
-            raise Unrunnable("unavailable", found.reason, found.message)
-        return Engine(
-            label=found.label,
-            launch=Launch(command=found.command, environ=found.env),
-            packages=tuple(dict.fromkeys(["eagle_contracts", case.subject.package])),
-            prepare=case.subject.prepare,
-            overlay=_overlay(case),
-        )
+    def promised(self, case: Case) -> list[tuple[str, Value]]:
+        """Return a case's promises by kind, resolved."""
+        scope = Scope(pipeline=case.pipeline, environment=case.environment, overrides=self.overrides)
+        return [(e.kind, resolve(e.value, scope)) for e in case.expectations]
 
-    def _request(self, case: Case, given: Mapping[str, Value]) -> _Request:
-        return self._submit(case, case.subject.request(given, self.twin(case.pipeline)))
+    def _gate(self, case: Case) -> _Made | None:
+        if case.subject.gate is None:
+            return None
+        engine, twin = self.engines.engine(case), self.twin(case.pipeline)
+        params = {**self._common(twin), "twin": twin.as_json(), "layers": twin.layers}
+        whole = Path(str(params["folder"])) / "twin.json"
+        return self._through(engine, case.subject.gate, params, [twin.digest], usable=whole.is_file)
 
-    def _submit(self, case: Case, own: Mapping[str, Any]) -> _Request:
-        engine, twin = self._engine(case), self.twin(case.pipeline)
-        common = {"folder": str(self.home / "twins" / twin.digest), "architecture": twin.architecture}
-        gate_key = (engine.key, case.subject.gate, twin.digest)
-        if gate_key not in self._gates:
-            params = {**common, "twin": twin.as_json(), "layers": twin.layers}
-            self._gates[gate_key] = self._pool.submit(engine, case.subject.gate, params)
-        declared = [
-            "final_normed" if tap.k is None else tap.k
-            for value in self.declared(case)[:1]
-            for tap in parse_taps(value, twin.layers)
-        ]
-        params = {**common, **own, "declared": declared}
-        key = (engine.key, case.subject.observe, twin.digest, json.dumps(params, sort_keys=True))
-        if key not in self._observed:
-            self._observed[key] = self._pool.submit(engine, case.subject.observe, params)
-        return _Request(gate=self._gates[gate_key], observed=self._observed[key])
+    def _ask(self, case: Case, given: Mapping[str, Value], upstream: Mapping[str, Seen]) -> _Made:
+        twin = self.twin(case.pipeline)
+        return self._make(case, case.subject.request(given, twin, case.pipeline.folder), upstream)
 
+    def _make(self, case: Case, own: Mapping[str, Any], upstream: Mapping[str, Seen]) -> _Made:
+        engine, twin = self.engines.engine(case), self.twin(case.pipeline)
+        self._gate(case)
+        params = {
+            **self._common(twin),
+            **own,
+            **break_of(case),
+            "declared": self._wanted(case, twin),
+            "inputs": {name: str(seen.folder) for name, seen in upstream.items()},
+            "roots": [str(root) for root in _roots(upstream)],
+        }
+        keys = [twin.digest, {name: seen.key for name, seen in upstream.items()}]
+        return self._through(engine, case.subject.observe, params, keys)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    gate: Future[Result]
-    observed: Future[Result]
+    def _common(self, twin: Twin) -> dict[str, Any]:
+        return {"folder": str(self.home / "twins" / twin.digest), "architecture": twin.architecture}
 
-
-def _overlay(case: Case) -> Mapping[str, Any] | None:
-    """Read an environment's overlay; raises `SpecError` at the place that names it."""
-    value = case.environment.overlay
-    if value is None:
+    def _wanted(self, case: Case, twin: Twin) -> Any:
+        """Return the states declared by the first `slots` promise, as plain data: a list, or a list for each group."""
+        scope = Scope(pipeline=case.pipeline, environment=case.environment, overrides=self.overrides)
+        for value in [resolve(e.value, scope) for e in case.contract.expect if e.kind == "slots"][:1]:
+            if isinstance(value.data, Mapping) and "aux" in value.data:
+                return None
+            return ["final_normed" if tap.k is None else tap.k for tap in parse_taps(value, twin.layers)]
         return None
-    path = case.pipeline.folder / str(value.data)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise fail(value.position, f"the overlay cannot be read: {error.strerror}") from error
-    shown = str(Path(value.position.path).parent / str(value.data))
-    try:
-        parse(text, shown)
-    except OverlayError as error:
-        raise fail(value.position, str(error)) from error
-    return {"text": text, "shown": shown, "params": {}}
+
+    def _through(
+        self, engine: Engine, function: str, params: Mapping[str, Any], keys: Sequence[object], usable: Any = None
+    ) -> _Made:
+        """Ask for a call once in a run: read from the store, or made by the engine's worker and kept."""
+        stable = {name: value for name, value in params.items() if name not in ("folder", "inputs", "roots")}
+        key = key_of(function, stable, keys, engine.identity, self.engines.code(engine), str(engine.key))
+        if key in self._memory.made:
+            return self._memory.made[key]
+        kept = self.store.read(key) if engine.identity is not None and (usable is None or usable()) else None
+        if kept is not None:
+            future: Future[Result] = Future()
+            future.set_result(Answer(value=kept, seconds=0.0))
+        else:
+            future = self._pool.submit(engine, lambda call: self._run(engine, function, params, key, call, usable))
+        self._memory.made[key] = _Made(future=future, key=key)
+        return self._memory.made[key]
+
+    def _run(
+        self, engine: Engine, function: str, params: Mapping[str, Any], key: str, call: Call, usable: Any
+    ) -> Result:
+        """Make a record under the store's lock; a failure is returned and nothing is kept."""
+        failures: list[Failure] = []
+
+        def make(folder: Path) -> Mapping[str, Any] | None:
+            result = call(function, {**params, "out": str(folder)})
+            if isinstance(result, Failure):
+                failures.append(result)
+                return None
+            prepared = self._pool.prepared(engine)
+            info = prepared.value if isinstance(prepared, Answer) else {}
+            return {"value": result.value, "seconds": result.seconds, "engine": info}
+
+        try:
+            stale = engine.identity is None or (usable is not None and not usable())
+            record = self.store.through(key, make, again=stale)
+        except OSError as error:
+            words = f"{error.strerror or error} ({self.store.folder})"
+            return Failure(kind="store", type=type(error).__name__, message=words, traceback="", log="")
+        if record is None:
+            return failures[0]
+        return Answer(value=record, seconds=record["seconds"])
+
+
+def _roots(upstream: Mapping[str, Seen]) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(root for seen in upstream.values() for root in seen.roots))
+
+
+def _keys(value: Value) -> tuple[str, ...]:
+    return tuple(str(key) for key in value.data) if isinstance(value.data, Mapping) else ()
 
 
 def _value(future: Future[Result], doing: str) -> Any:
@@ -235,14 +326,9 @@ def _failure_sentence(failure: Failure, doing: str) -> str:
 
 
 def _last_lines(failure: Failure) -> str:
-    """Return the engine's last lines: its log's, else the exception's own trace in the worker."""
-    text = failure.log.strip() or failure.traceback.strip()
-    return "\n".join(text.splitlines()[-12:])
-
-
-def _seconds(future: Future[Result]) -> float:
-    result = future.result()
-    return result.seconds if isinstance(result, Answer) else 0.0
+    """Return the engine's last lines: its log's, then the end of the exception's own trace in the worker."""
+    log, trace = failure.log.strip().splitlines()[-8:], failure.traceback.strip().splitlines()[-6:]
+    return "\n".join([*log, *trace])
 
 
 def _cannot_run(case: Case, refusal: Refusal) -> Unrunnable:
@@ -263,3 +349,6 @@ def _agree(oracle: Mapping[str, Any], twin: Twin) -> None:
             f"be judged here"
         )
         raise Unrunnable("error", "oracle", sentence)
+
+
+__all__ = ["Seen", "Session", "Unrunnable"]

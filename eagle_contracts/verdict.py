@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from eagle_contracts.observation import SlotSeen
 
@@ -15,7 +15,7 @@ Status = Literal["passed", "violated", "inconclusive", "error", "unavailable"]
 class SlotEvidence:
     """One slot as declared and as seen; `declared` is None for a slot beyond the declared ones."""
 
-    index: int
+    name: str
     declared: str | None
     position: str
     seen: SlotSeen | None
@@ -56,4 +56,5 @@ class Verdict:
     next_command: str = ""
     reason: str = ""
     log: str = ""
+    facts: tuple[Mapping[str, Any], ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from eagle_contracts.checks.context import Context as Context
+from eagle_contracts.checks.outputs import check_concat, check_equals, check_order, check_width
+from eagle_contracts.checks.parity import check_same
+from eagle_contracts.checks.rows import check_rows
 from eagle_contracts.checks.slots import check_slots
+from eagle_contracts.checks.stability import check_unchanged_by
 from eagle_contracts.observation import Observation
 from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
 
-Check = Callable[[Value, Observation, int], Iterator[Mismatch]]
+Check = Callable[[Value, Observation, Context], Iterator[Mismatch]]
 
-CHECKS: Mapping[str, Check] = {"slots": check_slots}
-"""Each expectation's name and its check: (the promise, resolved; the observation; the target's layers)."""
+CHECKS: Mapping[str, Check] = {
+    "slots": check_slots,
+    "rows": check_rows,
+    "order": check_order,
+    "unchanged_by": check_unchanged_by,
+    "concat": check_concat,
+    "equals": check_equals,
+    "width": check_width,
+    "same": check_same,
+}
+"""Each expectation's name and its check: the promise, resolved; the observation; what the pipeline is."""

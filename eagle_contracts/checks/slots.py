@@ -1,42 +1,110 @@
-"""`slots`: which state each slot of a concatenation holds, against the taps declared."""
+"""`slots`: which state each slot of a concatenation, or each file of a dump, holds, against the taps declared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from eagle_contracts.observation import Observation, Refusal
+from eagle_contracts.checks.context import Context
+from eagle_contracts.observation import Observation, Refusal, SlotSeen, slot_from_json
 from eagle_contracts.patterns import State, diagnose, slots_from
 from eagle_contracts.spec.model import Value
-from eagle_contracts.taps import Tap, parse_taps
+from eagle_contracts.taps import CONVENTIONS, Tap, parse_tap, parse_taps
 from eagle_contracts.verdict import Mismatch, SlotEvidence
 
+ENGINE_DTYPE = "float32"
 
-def check_slots(promise: Value, observation: Observation, layers: int) -> Iterator[Mismatch]:
-    """Yield a mismatch if the engine refused, or if any slot does not hold the tap declared for it."""
-    taps = parse_taps(promise, layers)
+
+def check_slots(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
+    """Yield a mismatch if the engine refused, or if any slot does not hold the tap declared for it.
+
+    The promise is a list of taps, for a concatenation, or a map from a file name (`final`) or a prefix of file names
+    (`aux` for `aux_0`, `aux_1`, ...) to a tap or a list of taps.
+    """
     if observation.refusal is not None:
-        yield _refused(observation.refusal)
+        yield refused(observation.refusal)
         return
+    if _is_grouped(promise):
+        yield from _grouped(promise, observation, context.layers)
+        return
+    taps = parse_taps(promise, context.layers)
     if not observation.divides:
         yield _indivisible(observation, len(taps))
         return
-    declared: list[State] = ["final_normed" if tap.k is None else tap.k for tap in taps]
-    diagnosis, sentence = diagnose(slots_from(declared, [slot.report for slot in observation.slots]), layers)
-    if diagnosis is None:
-        return
-    yield Mismatch(
-        diagnosis=None if diagnosis == "inconclusive" else diagnosis,
-        sentence=sentence,
-        slots=tuple(_evidence(taps, observation, promise)),
-    )
+    names = [f"slot {n}" for n in range(max(len(taps), len(observation.slots)))]
+    yield from _held(taps, names, observation.slots, context.layers, promise)
 
 
-def _refused(refusal: Refusal) -> Mismatch:
+def refused(refusal: Refusal) -> Mismatch:
+    """Return the mismatch of an engine that raised."""
     return Mismatch(
         diagnosis="engine_refused",
         sentence=f"the engine raised {refusal.type} at {refusal.stage}: {refusal.message}",
         details=(f"{refusal.where}: {refusal.line}",),
     )
+
+
+def _is_grouped(promise: Value) -> bool:
+    return isinstance(promise.data, Mapping) and not any(key in CONVENTIONS for key in promise.data)
+
+
+def _grouped(promise: Value, observation: Observation, layers: int) -> Iterator[Mismatch]:
+    """Yield what is wrong with a dump's files: unreadable ones first, then each group's states and types."""
+    bad = observation.data.get("unreadable", [])
+    if bad:
+        yield Mismatch(
+            diagnosis="unreadable",
+            sentence=f"{len(bad)} of the files cannot be read as tensors without unpickling objects: {bad[0]}",
+            details=tuple(bad[1:4]),
+        )
+        return
+    named: Mapping[str, Any] = observation.data.get("named", {})
+    assert isinstance(promise.data, Mapping)
+    for group in promise.data:
+        yield from _group(str(group), promise.child(group), named, observation, layers)
+
+
+def _group(
+    group: str, promise: Value, named: Mapping[str, Any], observation: Observation, layers: int
+) -> Iterator[Mismatch]:
+    many = isinstance(promise.data, Mapping) and any(isinstance(part, list) for part in promise.data.values())
+    taps = parse_taps(promise, layers) if many else (parse_tap(promise, layers),)
+    wanted = [f"{group}_{n}" for n in range(len(taps))] if many else [group]
+    extra = [name for name in named if many and name.startswith(f"{group}_") and name not in wanted]
+    names = [*wanted, *extra]
+    if missing := [name for name in wanted if name not in named]:
+        found = ", ".join(named) or "none"
+        sentence = f"no request has {', '.join(f'{name}.pt' for name in missing)} (files found: {found})"
+        yield Mismatch(diagnosis="missing_slot", sentence=sentence)
+        return
+    seen = [slot_from_json(named[name]) for name in names]
+    yield from _held(taps, names, seen, layers, promise)
+    types = {name: observation.data["dtypes"][name] for name in wanted}
+    if other := {name: kind for name, kind in types.items() if kind != ENGINE_DTYPE}:
+        listed = ", ".join(f"{name}.pt is {kind}" for name, kind in other.items())
+        yield Mismatch(
+            diagnosis="wrong_dtype",
+            sentence=f"{listed} where the engine's stream is {ENGINE_DTYPE}: precision is lost here",
+        )
+
+
+def _held(
+    taps: Sequence[Tap], names: Sequence[str], seen: Sequence[SlotSeen], layers: int, promise: Value
+) -> Iterator[Mismatch]:
+    declared: list[State] = ["final_normed" if tap.k is None else tap.k for tap in taps]
+    diagnosis, sentence = diagnose(slots_from(declared, [slot.report for slot in seen]), layers)
+    if diagnosis is None:
+        return
+    yield Mismatch(
+        diagnosis=None if diagnosis == "inconclusive" else diagnosis,
+        sentence=sentence if names[0].startswith("slot ") else _with_names(sentence, names),
+        slots=tuple(_evidence(taps, names, seen, promise)),
+    )
+
+
+def _with_names(sentence: str, names: Sequence[str]) -> str:
+    """Say which files the numbers of a sentence about slots are."""
+    return f"{sentence} (slots are {', '.join(f'{name}.pt' for name in names)})"
 
 
 def _indivisible(observation: Observation, declared: int) -> Mismatch:
@@ -48,12 +116,14 @@ def _indivisible(observation: Observation, declared: int) -> Mismatch:
     )
 
 
-def _evidence(taps: tuple[Tap, ...], observation: Observation, promise: Value) -> Iterator[SlotEvidence]:
-    for index in range(max(len(taps), len(observation.slots))):
+def _evidence(
+    taps: Sequence[Tap], names: Sequence[str], seen: Sequence[SlotSeen], promise: Value
+) -> Iterator[SlotEvidence]:
+    for index, name in enumerate(names):
         tap = taps[index] if index < len(taps) else None
         yield SlotEvidence(
-            index=index,
+            name=name,
             declared=tap.label() if tap else None,
             position=str(tap.position if tap and tap.position else promise.position),
-            seen=observation.slots[index] if index < len(observation.slots) else None,
+            seen=seen[index] if index < len(seen) else None,
         )

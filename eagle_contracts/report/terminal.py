@@ -61,12 +61,10 @@ def _slot(slot: SlotEvidence) -> Iterator[str]:
     declared = slot.declared or "nothing"
     seen = slot.seen
     if seen is None:
-        yield from _wrapped(
-            f"slot {slot.index}  declared {declared} ({slot.position}), and there is no such slot", indent=8
-        )
+        yield from _wrapped(f"{slot.name}  declared {declared} ({slot.position}), and there is no such slot", indent=8)
         return
     held = seen.best.label if seen.best and seen.outcome == "identified" else _unidentified(slot)
-    yield from _wrapped(f"slot {slot.index}  declared {declared} ({slot.position}), holds {held}", indent=8)
+    yield from _wrapped(f"{slot.name}  declared {declared} ({slot.position}), holds {held}", indent=8)
     if seen.best is None:
         return
     runner_up = f", next best {seen.second.label} {seen.second.error:.1e}" if seen.second else ""

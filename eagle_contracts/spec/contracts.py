@@ -40,7 +40,7 @@ def build_contract(document: Document) -> Contract:
         run=data["run"],
         run_position=document.at("run"),
         in_=tuple(name for name, _ in names_at(document, "in")),
-        in_position=document.at("in"),
+        in_position=document.at("in") if "in" in data else document.at(),
         with_={key: value_at(document, "with", key) for key in data.get("with", {})},
         expect=tuple(_expectation(document, index) for index in range(len(data["expect"]))),
         must_catch=tuple(_control(document, index) for index in range(len(data.get("must_catch", [])))),

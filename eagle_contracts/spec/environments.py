@@ -83,6 +83,8 @@ def _check_engine(document: Document, name: str, entry: dict[str, object]) -> It
 
 def _check_overlay(document: Document, name: str, entry: dict[str, object], folder: Path) -> Iterator[SpecIssue]:
     overlay = entry.get("overlay")
+    if isinstance(overlay, dict):
+        overlay = overlay.get("script")
     if not isinstance(overlay, str) or not overlay:
         return
     if overlay.startswith("$"):

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 GROUP = "eagle_contracts.subjects"
 """The entry point group: a name such as `sglang.capture`, and `module:SUBJECT`."""
+
+Given = Mapping[str, Any]
+
+
+def _nothing(given: Given) -> dict[str, Any]:
+    return {}
 
 
 @dataclass(frozen=True)
 class Subject:
     """An adapter: the engine it runs, its parameters, and the functions that a worker calls for it.
 
-    `parameters` maps each key that `with` may have to a sentence. `prepare`, `gate` and `observe` are `module:function`
-    names, each taking and returning plain JSON: `prepare` imports the engine once in a worker, `gate` must agree with
-    the reference on a twin before any verdict, `observe` runs in a forked child. `remedy` names the parameter that a
-    failing contract is advised on, and the key a user writes it under; None for a subject without advice. The module is
-    sent to the worker as source with its whole package, so it imports its engine inside functions. `request` runs in
-    pytest's process: it turns the resolved parameters and the twin into what `observe` is given, beside the twin's
-    folder. `baseline` makes the same from the twin alone: where the engine refuses that too, it does not refuse the
-    parameters.
+    `parameters` maps each key that `with` must have to a sentence, `optional` those that it may have; `reads` says that
+    it takes other contracts' observations by `from`. `prepare`, `gate` and `observe` are `module:function` names, each
+    taking and returning plain JSON: `prepare` imports the engine once in a worker, `gate` must agree with the reference
+    on a twin before any verdict (None: nothing to agree on), `observe` runs in a forked child and may leave tensors in
+    the folder `out`. The module is sent to the worker as source with its whole package, so it imports its engine inside
+    functions.
+
+    In pytest's process, `request` turns the resolved parameters, the twin and the pipeline's folder into what `observe`
+    is given; `baseline` makes the same from the twin alone (where the engine refuses that too, it does not refuse the
+    parameters); `prepare_params` adds to what `prepare` is given. `remedy` names the parameter that a failing contract
+    is advised on, and the key a user writes it under; None for a subject without advice.
     """
 
     name: str
     engine: str
     parameters: Mapping[str, str]
     prepare: str
-    gate: str
     observe: str
-    request: Callable[[Mapping[str, Any], Any], dict[str, Any]]
-    baseline: Callable[[Any], dict[str, Any]]
+    request: Callable[[Given, Any, Path], dict[str, Any]]
+    gate: str | None = None
+    baseline: Callable[[Any], dict[str, Any]] | None = None
+    prepare_params: Callable[[Given], dict[str, Any]] = field(default=_nothing)
     remedy: tuple[str, str] | None = None
+    reads: bool = False
+    optional: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def package(self) -> str:

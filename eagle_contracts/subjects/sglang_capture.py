@@ -20,7 +20,7 @@ PARAMETERS: Mapping[str, str] = {
 }
 
 
-def request(given: Mapping[str, Any], twin: Any) -> dict[str, Any]:
+def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
     """Return the draft's config with the ids where SGLang reads them; runs in pytest's process."""
     from eagle_contracts.twin import with_layer_ids
 
@@ -69,7 +69,7 @@ def gate(params: dict[str, Any]) -> dict[str, Any]:
         stream = sglang_oracle.StreamSums(engine.model)
         engine.forward(manifest["prompts"])
     except sglang_engine.EngineRefused as refusal:
-        return {"refused": _refusal(refusal)}
+        return {"refused": refusal_of(refusal)}
     reference = twin_weights.read_states(folder)
     errors = [twin_weights.row_error(h, reference[f"h.{k}"]) for k, h in enumerate(stream.states())]
     if len(errors) != params["layers"] + 1:
@@ -92,13 +92,13 @@ def observe(params: dict[str, Any]) -> dict[str, Any]:
     try:
         seen = _capture(params)
     except sglang_engine.EngineRefused as refusal:
-        seen = {"refused": _refusal(refusal)}
+        seen = {"refused": refusal_of(refusal)}
     if standins.USED:
         raise standins.StandInUsed(f"the engine used stand-ins: {', '.join(sorted(set(standins.USED)))}")
     return seen
 
 
-def _refusal(refusal: Any) -> dict[str, str]:
+def refusal_of(refusal: Any) -> dict[str, str]:
     """Name the exception and the engine's line that raised it."""
     import traceback
 
@@ -119,7 +119,7 @@ def _short(file: str) -> str:
 
 
 def _capture(params: dict[str, Any]) -> dict[str, Any]:
-    from eagle_contracts.subjects import sglang_engine, twin_weights
+    from eagle_contracts.subjects import sglang_engine, tensors, twin_weights
 
     folder = Path(params["folder"])
     manifest = twin_weights.read_manifest(folder)
@@ -134,6 +134,7 @@ def _capture(params: dict[str, Any]) -> dict[str, Any]:
                 f"turns every exception into the default, in silence"
             )
         states = engine.forward(manifest["prompts"])
+    tensors.save(Path(params["out"]), {"hidden_states": states}, manifest["prompts"])
     return {"refused": None, "ids_read": read, **identified(states, folder, params)}
 
 
@@ -153,6 +154,6 @@ def identified(states: Any, folder: Path, params: dict[str, Any]) -> dict[str, A
         references,
         tolerance=params.get("tolerance") or identify.tolerance_for(states.dtype),
         second_pass=lambda: twin_weights.second_pass(folder),
-        declared=params["declared"],
+        declared=params["declared"] or (),
     )
     return {**out, "slots": [one.to_json() for one in found]}

@@ -36,7 +36,7 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
     """
     warnings.filterwarnings("ignore")
     stood_in = sglang_cpu.before_import()
-    applied = overlays.install(params.get("overlay"), engine="sglang")
+    applied = [overlays.install(overlay, engine="sglang") for overlay in params["overlays"]]
     import torch
 
     torch.set_num_threads(1)
@@ -53,7 +53,7 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
         "transformers": transformers.__version__,
         "torch": torch.__version__,
         "stand_ins": list(stood_in),
-        "overlay": applied,
+        "overlays": applied,
         "source": str(Path(str(sglang.__file__)).parent),
     }
 
@@ -78,10 +78,15 @@ class Engine:
         _assert_class(self.model, architecture)
 
     def forward(self, prompts: list[list[int]]) -> Any:
-        """Prefill all prompts in one batch; return the logits processor's `hidden_states`, [tokens, width]."""
+        """Prefill all prompts in one batch, nothing kept of earlier ones.
+
+        Returns the logits processor's `hidden_states`, [tokens, width].
+        """
         import torch
         from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode
 
+        self.runner.req_to_token_pool.clear()
+        self.runner.token_to_kv_pool_allocator.clear()
         with torch.no_grad():
             batch = _batch(self.runner, prompts)
             forward = _forward_batch(batch, self.runner)
@@ -154,7 +159,7 @@ def _server_args(target: Path, draft: Path | None, backend: str, tokens: int) ->
         "disable_cuda_graph": True,
         "mem_fraction_static": 0.1,
         "max_total_tokens": tokens,
-        "max_running_requests": 8,
+        "max_running_requests": 16,
         "disable_overlap_schedule": True,
         "sampling_backend": "pytorch",
         "load_format": "auto",

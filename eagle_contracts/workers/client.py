@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 TAIL_BYTES = 4000
+_SCRATCH = "eagle_contracts_worker_"
 GRACE_SECONDS = 15.0
 START_SECONDS = 180.0
 CALL_SECONDS = 120.0
@@ -76,17 +80,19 @@ class Worker:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the worker
         self._calls = 0
         self._ended = threading.Event()
+        self._scratch = scratch_folder()
         try:
             self._process = subprocess.Popen(
                 [*launch.command, "-c", _BOOT],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                env={**_clean_environ(), **launch.environ},
+                env={**_clean_environ(), "TMPDIR": self._scratch, **launch.environ},
                 start_new_session=True,
             )
         except OSError:
             self._log.close()
+            shutil.rmtree(self._scratch, ignore_errors=True)
             raise
         self._opening = _opening(launch, packages)
 
@@ -131,9 +137,17 @@ class Worker:
             return False
         return True
 
-    def _died(self) -> Failure:
+    def _end(self) -> int:
+        """Kill the worker and what is left of its session; return how the worker ended."""
         self._process.kill()
         status = self._process.wait()
+        for pid in session_members(self._process.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        return status
+
+    def _died(self) -> Failure:
+        status = self._end()
         late = self._ended.is_set()
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
         return Failure(
@@ -158,15 +172,36 @@ class Worker:
             return ""
 
     def close(self) -> None:
-        """End the worker and all its children at once; safe to call from any thread and more than once."""
-        self._process.kill()
-        self._process.wait()
+        """End the worker and all that it started at once; safe to call from any thread and more than once."""
+        self._end()
+        shutil.rmtree(self._scratch, ignore_errors=True)
         for stream in (self._process.stdin, self._process.stdout, self._log):
             if stream is not None:
                 try:
                     stream.close()
                 except (OSError, ValueError):
                     continue
+
+
+def session_members(leader: int) -> list[int]:
+    """Return the processes of the session that a worker began: itself, its children, and what an engine started."""
+    out = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = entry.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if int(fields[3]) == leader:
+                out.append(int(entry.parent.name))
+    return out
+
+
+def scratch_folder() -> str:
+    """Make a temporary folder for one worker, and remove those of processes that were killed."""
+    base = Path(tempfile.gettempdir())
+    for left in base.glob(f"{_SCRATCH}*"):
+        pid = left.name.removeprefix(_SCRATCH).partition("_")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}_")
 
 
 def _reply(reply: Mapping[str, Any]) -> Answer | Failure:

@@ -22,6 +22,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+LIVE: list[dict[str, Any]] = []
+"""The `PARAMS` of every overlay installed in this process, as the edited modules see them."""
+
 FOLDER_PREFIX = "eagle_contracts_overlay_"
 _EDIT_KEYS = {"module", "versions", "anchor", "replacement"}
 
@@ -103,14 +106,14 @@ def _edits(node: ast.expr, shown: str) -> tuple[Edit, ...]:
     return tuple(out)
 
 
-def install(overlay: Mapping[str, Any] | None, engine: str) -> dict[str, Any] | None:
+def install(overlay: Mapping[str, Any], engine: str) -> dict[str, Any]:
     """Arrange for the edited modules to be imported; return what was applied, with the digest of the diff.
 
-    `overlay` is `{text, shown, params}`; edits for other versions of `engine` are left out. Raises `OverlayError` when
+    `overlay` is `{text, shown}`; edits for other versions of `engine` are left out. Raises `OverlayError` when
     no edit is for the installed version, or when an anchor does not stand in its module exactly once.
     """
-    if overlay is None:
-        return None
+    if "script" in overlay:
+        return _install_script(overlay, engine)
     parsed = parse(overlay["text"], overlay["shown"])
     version = importlib.metadata.version(engine)
     fitting = [edit for edit in parsed.edits if matches(version, edit.versions)]
@@ -123,16 +126,43 @@ def install(overlay: Mapping[str, Any] | None, engine: str) -> dict[str, Any] | 
         if edit.module not in sources:
             sources[edit.module] = originals[edit.module] = _installed_source(edit, parsed.shown)
         sources[edit.module] = apply(sources[edit.module], edit, parsed.shown)
-    params = {**parsed.params, **(overlay.get("params") or {})}
+    params = dict(parsed.params)
+    LIVE.append(params)
     files = _write(sources)
     sys.meta_path.insert(0, _EditedModules(files, params))
     diff = "".join(_diff(originals[m], sources[m], m) for m in sorted(sources))
-    return {
-        "shown": parsed.shown,
-        "modules": sorted(sources),
-        "diff": diff,
-        "diff_digest": hashlib.sha256(diff.encode()).hexdigest()[:12],
-    }
+    return _applied(parsed.shown, sources, diff)
+
+
+def _applied(shown: str, sources: Mapping[str, str], diff: str) -> dict[str, Any]:
+    digest = hashlib.sha256(diff.encode()).hexdigest()[:12]
+    return {"shown": shown, "modules": sorted(sources), "diff": diff, "diff_digest": digest}
+
+
+def _install_script(overlay: Mapping[str, Any], engine: str) -> dict[str, Any]:
+    """Let a patch script edit a copy of the engine's package, and take the edited modules from there.
+
+    The script finds the copy as it would find the installed package: first on its import path, and below its current
+    folder. Raises `OverlayError` if it fails, edits nothing, or changes the installed package.
+    """
+    from eagle_contracts.workers import patch_scripts
+
+    edited, original = patch_scripts.run(overlay["script"], overlay["shown"], engine)
+    LIVE.append({})
+    sys.meta_path.insert(0, _EditedModules(_write(edited), LIVE[-1]))
+    diff = "".join(_diff(original.get(m, ""), edited[m], m) for m in sorted(edited))
+    return _applied(overlay["shown"], edited, diff)
+
+
+def set_params(params: Mapping[str, Any]) -> None:
+    """Change parameters of the overlays in this process, as edited code reads them from now on."""
+    for key, value in params.items():
+        holders = [live for live in LIVE if key in live]
+        if not holders:
+            known = ", ".join(sorted({name for live in LIVE for name in live})) or "none"
+            raise OverlayError(f"no overlay has a parameter {key!r} (parameters: {known})")
+        for live in holders:
+            live[key] = value
 
 
 def matches(version: str, ranges: str) -> bool:
@@ -212,7 +242,11 @@ class _EditedModules(importlib.machinery.PathFinder):
         if fullname not in self._files:
             return None
         loader = _WithParams(fullname, self._files[fullname], self._params)
-        return importlib.util.spec_from_file_location(fullname, self._files[fullname], loader=loader)
+        installed = importlib.machinery.PathFinder.find_spec(fullname, path)
+        inside = installed.submodule_search_locations if installed else None
+        return importlib.util.spec_from_file_location(
+            fullname, self._files[fullname], loader=loader, submodule_search_locations=inside
+        )
 
 
 class _WithParams(importlib.machinery.SourceFileLoader):
@@ -220,7 +254,7 @@ class _WithParams(importlib.machinery.SourceFileLoader):
 
     def __init__(self, fullname: str, path: str, params: Mapping[str, Any]) -> None:
         super().__init__(fullname, path)
-        self._params = dict(params)
+        self._params = params
 
     def exec_module(self, module: ModuleType) -> None:
         """Set `PARAMS`, then run the source."""

@@ -14,29 +14,38 @@ from eagle_contracts.workers.client import START_SECONDS, Answer, Failure, Launc
 
 RESTARTS = 3
 Result = Answer | Failure
+Call = Callable[[str, Mapping[str, Any]], Result]
+Work = Callable[[Call], Result]
+"""What an engine's thread does for a job: it is given the way to call the worker, which starts if it is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """What a worker is made from: an interpreter, the function that imports the engine, and an overlay's text."""
+    """What a worker is made from: an interpreter, the function that imports the engine, and overlays' texts.
+
+    `identity` is a digest over the interpreter's installed sources and the overlays; None where they cannot be seen.
+    """
 
     label: str
     launch: Launch
     packages: tuple[str, ...]
     prepare: str
-    overlay: Mapping[str, Any] | None
+    prepare_params: Mapping[str, Any]
+    overlays: tuple[Mapping[str, str], ...]
+    identity: str | None
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal keys share a worker."""
-        overlay = tuple(sorted((k, repr(v)) for k, v in self.overlay.items())) if self.overlay else None
-        return (self.launch.command, tuple(sorted(self.launch.environ.items())), self.packages, self.prepare, overlay)
+        overlays = tuple(tuple(sorted(overlay.items())) for overlay in self.overlays)
+        environ = tuple(sorted(self.launch.environ.items()))
+        params = repr(sorted(self.prepare_params.items()))
+        return (self.launch.command, environ, self.packages, self.prepare, params, overlays)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    function: str
-    params: Mapping[str, Any]
+    work: Work
     future: Future[Result]
 
 
@@ -48,13 +57,13 @@ class Pool:
         self._threads: dict[tuple[object, ...], _EngineThread] = {}
         self._closed = threading.Event()
 
-    def start(self, engine: Engine) -> Future[Result]:
-        """Begin to import an engine, if that has not begun; the future holds what its `prepare` returned."""
-        return self._thread(engine).prepared
+    def submit(self, engine: Engine, work: Work) -> Future[Result]:
+        """Queue work that may call the engine's worker; its calls run in forked children."""
+        return self._thread(engine).submit(work)
 
-    def submit(self, engine: Engine, function: str, params: Mapping[str, Any]) -> Future[Result]:
-        """Queue a call in a forked child of the engine's worker."""
-        return self._thread(engine).submit(function, params)
+    def prepared(self, engine: Engine) -> Result | None:
+        """Return what the engine's `prepare` gave, or None while it has not been started."""
+        return self._thread(engine).prepared
 
     def _thread(self, engine: Engine) -> _EngineThread:
         if engine.key not in self._threads:
@@ -82,15 +91,15 @@ class _EngineThread(threading.Thread):
     def __init__(self, engine: Engine, cores: threading.Semaphore, closed: threading.Event) -> None:
         super().__init__(name=f"eagle-contracts {engine.label}", daemon=True)
         self.worker: Worker | None = None
-        self.prepared: Future[Result] = Future()
+        self.prepared: Result | None = None
         self._engine, self._cores, self._closed = engine, cores, closed
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._starts = 0
         self.start()
 
-    def submit(self, function: str, params: Mapping[str, Any]) -> Future[Result]:
+    def submit(self, work: Work) -> Future[Result]:
         future: Future[Result] = Future()
-        self._jobs.put(_Job(function=function, params=params, future=future))
+        self._jobs.put(_Job(work=work, future=future))
         return future
 
     def close(self) -> None:
@@ -99,22 +108,21 @@ class _EngineThread(threading.Thread):
             self.worker.close()
 
     def run(self) -> None:
-        self._settle(self.prepared, self._prepare)
         while (job := self._jobs.get()) is not None:
-            self._settle(job.future, lambda job=job: self._run(job))  # type: ignore[misc]
+            self._settle(job)
         if self.worker is not None:
             self.worker.close()
 
-    def _settle(self, future: Future[Result], work: Callable[[], Result]) -> None:
+    def _settle(self, job: _Job) -> None:
         """Do the work on a free core; whatever goes wrong ends in the future, never in this thread."""
         with self._cores:
             if self._closed.is_set():
-                future.cancel()
+                job.future.cancel()
                 return
             try:
-                future.set_result(work())
+                job.future.set_result(job.work(self._call))
             except BaseException as error:
-                future.set_exception(error)
+                job.future.set_exception(error)
 
     def _prepare(self) -> Result:
         self._starts += 1
@@ -124,18 +132,18 @@ class _EngineThread(threading.Thread):
             self.worker = Worker(self._engine.launch, self._engine.packages)
         except OSError as error:
             return Failure(kind="died", type=type(error).__name__, message=str(error), traceback="", log="")
-        params = {"overlay": self._engine.overlay}
+        params = {**self._engine.prepare_params, "overlays": list(self._engine.overlays)}
         return self.worker.call(self._engine.prepare, params, fork=False, timeout=START_SECONDS)
 
-    def _run(self, job: _Job) -> Result:
-        """Make the call; a worker that ended is started again first, a few times in a run."""
-        first = self.prepared.result()
-        if isinstance(first, Failure):
-            return first
+    def _call(self, function: str, params: Mapping[str, Any]) -> Result:
+        """Make a call; a worker that has not begun is started first, one that ended again, a few times in a run."""
         if self.worker is None or not self.worker.alive:
             if self._starts > RESTARTS:
                 return Failure(kind="died", type="", message="the worker ended too often", traceback="", log="")
-            if isinstance(again := self._prepare(), Failure):
-                return again
+            if isinstance(self.prepared, Failure) and self.prepared.kind == "exception":
+                return self.prepared
+            self.prepared = self._prepare()
+        if isinstance(self.prepared, Failure):
+            return self.prepared
         assert self.worker is not None
-        return self.worker.call(job.function, job.params)
+        return self.worker.call(function, params)

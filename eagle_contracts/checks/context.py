@@ -1,0 +1,22 @@
+"""What a check knows besides the promise and the observation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The twin's numbers and the pipeline's claim.
+
+    `layers` and `width` are the twin's depth and hidden size, `real_width` the config's own hidden size, `slots` how
+    many taps are claimed, `requests` the token counts of the requests, `concatenated` the outputs that the contract
+    promises to be a concatenation.
+    """
+
+    layers: int
+    width: int
+    real_width: int | None
+    slots: int
+    requests: tuple[int, ...]
+    concatenated: tuple[str, ...] = ()

@@ -1,0 +1,162 @@
+"""`order`, `concat`, `equals`, `width`: what a stage made of the tensors before it, by value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from eagle_contracts.checks.context import Context
+from eagle_contracts.observation import Observation
+from eagle_contracts.spec.errors import fail
+from eagle_contracts.spec.model import Value
+from eagle_contracts.verdict import Mismatch
+
+Part = Mapping[str, Any]
+
+
+def check_order(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
+    """Yield a mismatch if a list of tensors is not the upstream tensors named, in that order, of its own request."""
+    for key, names in _named(promise, observation):
+        yield from _first_wrong(key, names, observation, context)
+
+
+def check_concat(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
+    """Yield a mismatch if a tensor is not the concatenation of the upstream tensors named, along the last axis."""
+    for key, names in _named(promise, observation):
+        yield from _first_wrong(key, names, observation, context)
+
+
+def check_equals(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
+    """Yield a mismatch if an output is not the one upstream tensor named."""
+    for key, names in _named(promise, observation):
+        yield from _first_wrong(key, names, observation, context)
+
+
+def check_width(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
+    """Yield a mismatch if a tensor's width is not the product of symbols promised, such as `slots x target`."""
+    wanted, real = _product(promise, context)
+    keys = context.concatenated or tuple(observation.data["outputs"][0])
+    for key in keys:
+        output = observation.data["outputs"][0].get(key, {})
+        found = output.get("shape", [0, 0])[-1] if output.get("kind") == "tensor" else None
+        if found is None or found == wanted:
+            continue
+        fewer = found < wanted and found % context.width == 0
+        yield Mismatch(
+            diagnosis="missing_slot" if fewer else "wrong_width",
+            sentence=f"{key} is {found} wide where {promise.data} is {wanted} on the twin{real}",
+        )
+
+
+def _product(promise: Value, context: Context) -> tuple[int, str]:
+    known = {"slots": context.slots, "target": context.width}
+    real = {"slots": context.slots, "target": context.real_width or 0}
+    words = str(promise.data).split(" x ")
+    if not all(word in known or word.isdigit() for word in words):
+        raise fail(promise.position, f"a width is a product such as slots x target, not {promise.data!r}")
+    twin = real_size = 1
+    for word in words:
+        twin *= known.get(word, int(word) if word.isdigit() else 1)
+        real_size *= real.get(word, int(word) if word.isdigit() else 1)
+    return twin, f" ({real_size} on the real model)" if context.real_width else ""
+
+
+def _named(promise: Value, observation: Observation) -> Iterator[tuple[str, list[str]]]:
+    """Yield each output's key and the upstream names promised for it."""
+    if not isinstance(promise.data, Mapping) or not promise.data:
+        raise fail(promise.position, "expected a map from an output's name to upstream names")
+    for key, names in promise.data.items():
+        listed = names if isinstance(names, list) else [names]
+        if not all(isinstance(name, str) for name in listed):
+            raise fail(promise.at(key), f"expected names such as aux_0, not {names!r}")
+        yield str(key), listed
+
+
+def _first_wrong(key: str, names: Sequence[str], observation: Observation, context: Context) -> Iterator[Mismatch]:
+    """Yield the worst mismatch over all requests: one fault shows in each of them."""
+    for number, outputs in enumerate(observation.data["outputs"]):
+        wrong = _wrong(key, names, outputs, number, context)
+        if wrong is not None:
+            diagnosis, sentence = wrong
+            yield Mismatch(
+                diagnosis=diagnosis,
+                sentence=f"{key} of request {number}: {sentence}",
+                details=tuple(_lines(names, outputs.get(key, {}))),
+            )
+            return
+
+
+def _wrong(
+    key: str, names: Sequence[str], outputs: Mapping[str, Any], number: int, context: Context
+) -> tuple[str, str] | None:
+    if key not in outputs:
+        there = ", ".join(outputs)
+        return "missing_slot", f"there is no such output (outputs: {there})"
+    output = outputs[key]
+    parts: list[Part] = output.get("parts", [])
+    rows = context.requests[number]
+    if output["kind"] == "tensor" and output["shape"][:1] != [rows] and output["shape"][0] % rows == 0:
+        shape, whole = output["shape"], [rows, len(names) * context.width]
+        return "wrong_width", f"it is {shape} where {whole} is wanted: joined along the token axis"
+    if not parts:
+        return (
+            "wrong_width",
+            f"it holds no tensor {context.width} wide a slot ({output.get('shape') or output['kind']})",
+        )
+    found = [str(part["name"]) if part["how"] != "unknown" else "" for part in parts]
+    return _wrong_request(parts, number) or _wrong_names(found, names, outputs) or _inexact(parts)
+
+
+def _wrong_request(parts: Sequence[Part], number: int) -> tuple[str, str] | None:
+    other = [
+        (n, part) for n, part in enumerate(parts) if part["request"] not in (None, number) and part["how"] != "unknown"
+    ]
+    if not other:
+        return None
+    listed = ", ".join(f"part {n} is {part['name']} of request {part['request']}" for n, part in other)
+    return "wrong_request", listed
+
+
+def _wrong_names(found: list[str], names: Sequence[str], outputs: Mapping[str, Any]) -> tuple[str, str] | None:
+    if found == list(names):
+        return None
+    shown, wanted = f"[{', '.join(name or '?' for name in found)}]", f"[{', '.join(names)}]"
+    head = f"it holds {shown} where {wanted} is declared"
+    if "" in found:
+        return "unknown_state", f"{head}; ? is no upstream tensor"
+    if sorted(found) == sorted(names):
+        return "permuted", f"{head}: the same tensors in another order"
+    missing = [name for name in names if name not in found]
+    if missing and len(names) == 1 and missing[0] in _everything(outputs):
+        return "other_state", head
+    if len(found) > len(names) and not missing:
+        return "wrong_width", f"{head}: {len(found)} slots, and {len(names)} are declared"
+    if len(found) == len(set(found)) and len(found) == len(names) and len(names) > 1:
+        return "other_state", head
+    if missing:
+        return "missing_slot", f"{head}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} nowhere in it"
+    return "duplicated", head
+
+
+def _everything(outputs: Mapping[str, Any]) -> set[str]:
+    return {part["name"] for output in outputs.values() for part in output.get("parts", []) if part["how"] != "unknown"}
+
+
+def _inexact(parts: Sequence[Part]) -> tuple[str, str] | None:
+    for n, part in enumerate(parts):
+        if part["how"] == "partial":
+            return "missing_tokens", f"part {n} is {part['name']} with {part['shape'][0]} rows, not all of them"
+        if part["how"] == "rounded":
+            return "wrong_dtype", f"part {n} is {part['name']} in {part['dtype']} (error {part['error']:.1e})"
+        if part["how"] == "near":
+            return "altered", f"part {n} is {part['name']}, and not to the bit (error {part['error']:.1e})"
+    return None
+
+
+def _lines(names: Sequence[str], output: Mapping[str, Any]) -> Iterator[str]:
+    for n, part in enumerate(output.get("parts", [])):
+        declared = names[n] if n < len(names) else "nothing"
+        held = part["name"] if part["how"] != "unknown" else "no upstream tensor"
+        of = f" of request {part['request']}" if part["request"] is not None and part["how"] != "unknown" else ""
+        error = f", error {part['error']:.1e}" if part["error"] is not None else ""
+        yield f"part {n}: declared {declared}, holds {held}{of} ({part['how']}{error}; {part['shape']} {part['dtype']})"

@@ -1,0 +1,53 @@
+"""`unchanged_by`: the same request gives the same result, however requests are ordered, batched or repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from eagle_contracts.checks.context import Context
+from eagle_contracts.observation import Observation
+from eagle_contracts.spec.errors import fail, suggest
+from eagle_contracts.spec.model import Value
+from eagle_contracts.verdict import Mismatch
+
+VARIANTS = ("permuted_requests", "larger_batch", "second_call")
+
+
+def check_unchanged_by(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
+    """Yield a mismatch for the first variant in which a request's result is made of other tensors."""
+    names = promise.data if isinstance(promise.data, list) else [promise.data]
+    for index, name in enumerate(names):
+        if name not in VARIANTS:
+            raise fail(promise.at(index), f"nothing is called {name!r}", suggest(str(name), VARIANTS, "variants"))
+        runs = observation.data["variants"].get(name)
+        if runs is None:
+            raise fail(promise.at(index), f"{name} needs an input that was made in that way, such as a dump")
+        yield from _differences(str(name), observation.data["outputs"], runs)
+
+
+def _differences(variant: str, base: list[Mapping[str, Any]], runs: list[Mapping[str, Any]]) -> Iterator[Mismatch]:
+    for number, (first, again) in enumerate(zip(base, runs, strict=True)):
+        for key, output in first.items():
+            other = again.get(key, {})
+            before, after = _held(output), _held(other)
+            if before == after and output.get("shape") == other.get("shape"):
+                continue
+            foreign = [part for part in after if part[1] not in (None, number)]
+            diagnosis = "wrong_request" if foreign else "unstable"
+            yield Mismatch(
+                diagnosis=diagnosis,
+                sentence=f"with {variant}, {key} of request {number} is {_shown(after)}, and was {_shown(before)}",
+            )
+            return
+
+
+def _held(output: Mapping[str, Any]) -> list[tuple[str | None, int | None]]:
+    return [
+        (part["name"], part["request"]) if part["how"] != "unknown" else (None, None)
+        for part in output.get("parts", [])
+    ]
+
+
+def _shown(parts: list[tuple[str | None, int | None]]) -> str:
+    return "[" + ", ".join(f"{name} of request {request}" if name else "?" for name, request in parts) + "]"

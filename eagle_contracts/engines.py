@@ -1,0 +1,105 @@
+"""Which worker runs a case: its interpreter, its overlays, and a digest over what its behaviour follows from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from eagle_contracts.plan import Case
+from eagle_contracts.spec.errors import fail
+from eagle_contracts.spec.model import Environment, Pipeline, Value
+from eagle_contracts.workers.client import Launch, package_sources
+from eagle_contracts.workers.environments import Resolved, Unavailable, resolve
+from eagle_contracts.workers.locks import lock_directories
+from eagle_contracts.workers.overlays import OverlayError, parse
+from eagle_contracts.workers.pool import Engine
+from eagle_contracts.workers.store import key_of, sources_digest
+
+
+class Unrunnable(Exception):
+    """A case without an observation: `status` is `error` or `unavailable`, `reason` its code."""
+
+    def __init__(self, status: Literal["error", "unavailable"], reason: str, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message, self.log = status, reason, message, log
+
+
+class EngineTable:
+    """Interpreters and sources looked up once in a run."""
+
+    def __init__(self, root: Path, home: Path) -> None:
+        self._root, self._home = root, home
+        self._resolved: dict[tuple[Path, str], Resolved | Unavailable] = {}
+        self._sources: dict[str, str] = {}
+        self._code: dict[str, str] = {}
+
+    def environment(self, pipeline: Pipeline, environment: Environment) -> Resolved | Unavailable:
+        """Return the interpreter of an environment."""
+        key = (pipeline.folder, environment.name)
+        if key not in self._resolved:
+            self._resolved[key] = resolve(
+                environment,
+                self._home,
+                lock_directories(pipeline.folder, self._root),
+                among=pipeline.environments,
+                folder=pipeline.folder,
+            )
+        return self._resolved[key]
+
+    def engine(self, case: Case) -> Engine:
+        """Return what a case's worker is made from; raises `Unrunnable` where there is no interpreter."""
+        found = self.environment(case.pipeline, case.environment)
+        if isinstance(found, Unavailable):
+            raise Unrunnable("unavailable", found.reason, found.message)
+        overlays = tuple(
+            _overlay(value, case.pipeline) for value in (case.environment.overlay, case.overlay) if value is not None
+        )
+        return Engine(
+            label=found.label,
+            launch=Launch(command=found.command, environ=found.env),
+            packages=tuple(dict.fromkeys(["eagle_contracts", case.subject.package])),
+            prepare=case.subject.prepare,
+            prepare_params=case.subject.prepare_params(case.contract.with_),
+            overlays=overlays,
+            identity=self._identity(found),
+        )
+
+    def code(self, engine: Engine) -> str:
+        """Return a digest over the adapter's own sources: when they change, what they observed is made again."""
+        for package in engine.packages:
+            if package not in self._code:
+                self._code[package] = key_of(package_sources(package))
+        return key_of([self._code[package] for package in engine.packages])
+
+    def _identity(self, found: Resolved) -> str | None:
+        """Return a digest over an overlay environment's sources; None for an interpreter that is not built here."""
+        folders = [Path(entry) for entry in found.env.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        if not folders:
+            return None
+        key = str(folders)
+        if key not in self._sources:
+            self._sources[key] = sources_digest(folders)
+        return self._sources[key]
+
+
+def _overlay(value: Value, pipeline: Pipeline) -> Mapping[str, str]:
+    """Read an overlay; raises `SpecError` at the place that names it."""
+    script = value.data.get("script") if isinstance(value.data, Mapping) else None
+    named = str(script or value.data)
+    path = pipeline.folder / named
+    shown = str(Path(value.position.path).parent / named)
+    try:
+        text = path.read_text(encoding="utf-8")
+        if script is not None:
+            return {"text": text, "shown": shown, "script": str(path)}
+        parse(text, shown)
+    except OSError as error:
+        raise fail(value.position, f"the overlay cannot be read: {error.strerror}") from error
+    except OverlayError as error:
+        raise fail(value.position, str(error)) from error
+    return {"text": text, "shown": shown}
+
+
+__all__ = ["EngineTable", "Unrunnable"]

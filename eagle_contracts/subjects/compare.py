@@ -1,0 +1,94 @@
+"""`compare`: what training gave the draft and what serving gives it, slot by slot and by value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eagle_contracts.subjects.protocol import Subject
+
+
+def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
+    """Return nothing more: both sides come by `from`."""
+    return {}
+
+
+SUBJECT = Subject(
+    name="compare",
+    engine="python",
+    parameters={},
+    prepare="eagle_contracts.subjects.python:prepare",
+    observe=f"{__name__}:observe",
+    request=request,
+    reads=True,
+)
+
+
+def observe(params: dict[str, Any]) -> dict[str, Any]:
+    """Identify both sides' slots among the twin's states, and compare them with each other."""
+    sides = {name: _side(Path(place), params) for name, place in params["inputs"].items()}
+    if set(sides) != {"train", "serve"}:
+        raise LookupError(f"compare reads from: {{train: ..., serve: ...}}, and was given {', '.join(sides)}")
+    swap = params.get("break", {}).get("swap")
+    if swap:
+        one, other = (int(name.removeprefix("slot_")) for name in swap)
+        slots = sides["serve"]
+        slots[one], slots[other] = slots[other], slots[one]
+    if "drop" in params.get("break", {}):
+        sides["serve"].pop(int(str(params["break"]["drop"]).removeprefix("slot_")))
+    return {
+        "refused": None,
+        "sides": {name: _identified(slots, params) for name, slots in sides.items()},
+        "between": _between(sides),
+    }
+
+
+def _side(place: Path, params: dict[str, Any]) -> list[Any]:
+    """Return one side's slots [tokens of all requests, hidden], from a capture or from a trainer's samples."""
+    import torch
+
+    from eagle_contracts import identify
+    from eagle_contracts.subjects import tensors, twin_weights
+
+    if (place / tensors.SAMPLES).is_file():
+        parts = [sample["hidden_states"] for sample in torch.load(place / tensors.SAMPLES, weights_only=True)]
+        if not all(isinstance(part, torch.Tensor) for part in parts):
+            raise TypeError("a training sample's hidden_states must be one concatenation to be compared with serving")
+    else:
+        parts = [named["hidden_states"] for named in tensors.load(place)]
+    width = twin_weights.candidates(Path(params["folder"]))[0][1].shape[-1]
+    slots = identify.split_slots(torch.cat(parts), width)
+    if isinstance(slots, identify.Indivisible):
+        raise ValueError(f"hidden_states are {slots.total} wide, which is no whole number of slots {width} wide")
+    return list(slots)
+
+
+def _identified(slots: list[Any], params: dict[str, Any]) -> list[dict[str, Any]]:
+    from eagle_contracts import identify
+    from eagle_contracts.subjects import twin_weights
+
+    folder = Path(params["folder"])
+    found = identify.identify_all(
+        slots,
+        twin_weights.candidates(folder),
+        tolerance=identify.tolerance_for(slots[0].dtype),
+        second_pass=lambda: twin_weights.second_pass(folder),
+    )
+    return [one.to_json() for one in found]
+
+
+def _between(sides: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Compare slot k of both sides."""
+    from eagle_contracts.subjects.twin_weights import row_error
+
+    out = []
+    for train, serve in zip(sides["train"], sides["serve"], strict=False):
+        same = train.shape == serve.shape
+        out.append(
+            {
+                "error": row_error(serve.float(), train.float()) if same else None,
+                "dtypes": [str(train.dtype).removeprefix("torch."), str(serve.dtype).removeprefix("torch.")],
+            }
+        )
+    return out

@@ -1,0 +1,225 @@
+"""`python`: a function of the pipeline's own, or of a trainer's package, on what another contract observed.
+
+`call` is `path/to/file.py::function`, relative to the pipeline, or `package.module:function`. The function is called
+once a request with the observations of `from` by name: a dump is the folder that the patch wrote, a sample is what the
+stage before returned. Where it has parameters called `request` or `input_ids`, it is given the request's number and
+token ids.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from eagle_contracts.subjects.protocol import Subject
+
+PARAMETERS: Mapping[str, str] = {
+    "call": "path/to/file.py::function, relative to the pipeline, or package.module:function"
+}
+VARIANTS = ("permuted_requests", "larger_batch")
+NEAR = 1e-4
+
+
+def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
+    """Return the call, with a stage file's text and a digest of what stands beside it."""
+    from eagle_contracts.spec.errors import fail
+    from eagle_contracts.workers.store import sources_digest
+
+    value = given["call"]
+    file, double, name = str(value.data).partition("::")
+    if not double:
+        module, colon, _ = str(value.data).partition(":")
+        if not colon or not module:
+            raise fail(value.position, "call is path/to/file.py::function or package.module:function")
+        return {"call": str(value.data)}
+    path = folder / file
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise fail(value.position, f"the stage {file} cannot be read: {error.strerror}") from error
+    return {
+        "call": str(value.data),
+        "stage": {"text": text, "file": file, "folder": str(path.parent), "function": name},
+        "beside": sources_digest([path.parent]),
+    }
+
+
+def prepare_params(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Let a worker import a package's module once, before it forks."""
+    call = str(given["call"].data)
+    return {} if "::" in call or "call" not in given else {"module": call.partition(":")[0]}
+
+
+SUBJECT = Subject(
+    name="python",
+    engine="python",
+    parameters=PARAMETERS,
+    prepare=f"{__name__}:prepare",
+    observe=f"{__name__}:observe",
+    request=request,
+    prepare_params=prepare_params,
+    reads=True,
+)
+
+
+def prepare(params: dict[str, Any]) -> dict[str, Any]:
+    """Import torch and the called package's module; return their versions."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    import torch
+
+    from eagle_contracts.workers import overlays
+
+    torch.set_num_threads(1)
+    applied = [
+        overlays.install(overlay, engine=str(params.get("module", "")).partition(".")[0])
+        for overlay in params["overlays"]
+    ]
+    info: dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__, "overlays": applied}
+    module = params.get("module")
+    if module:
+        importlib.import_module(module)
+        package = module.partition(".")[0]
+        try:
+            info["package"] = f"{package} {version(package)}"
+        except PackageNotFoundError:
+            info["package"] = package
+    return info
+
+
+def observe(params: dict[str, Any]) -> dict[str, Any]:
+    """Call the function for every request, and say by value which upstream tensor every part of its result is."""
+    import torch
+
+    from eagle_contracts.subjects import tensors, twin_weights
+
+    prompts = twin_weights.read_manifest(Path(params["folder"]))["prompts"]
+    known = [tensors.load(Path(root)) for root in params["roots"]]
+    upstream = [{name: t for root in known for name, t in root[n].items()} for n in range(len(prompts))]
+    function = _function(params)
+    scratch = Path(params["out"])
+    results, runs = _run(function, params, prompts, upstream, scratch, "base"), {}
+    for variant in (*VARIANTS, "second_call"):
+        if variant == "second_call" or any((Path(p) / "files" / variant).is_dir() for p in params["inputs"].values()):
+            again = _run(function, params, prompts, upstream, scratch, "base" if variant == "second_call" else variant)
+            runs[variant] = [_outputs(one, [*upstream, *_others(params, variant, upstream)]) for one in again]
+    torch.save([_plain(result) for result in results], scratch / tensors.SAMPLES)
+    return {"refused": None, "outputs": [_outputs(one, upstream) for one in results], "variants": runs}
+
+
+def _function(params: dict[str, Any]) -> Callable[..., Any]:
+    stage = params.get("stage")
+    if stage is None:
+        module, _, name = params["call"].partition(":")
+        return _attribute(importlib.import_module(module), name, params["call"])
+    sys.path.insert(0, stage["folder"])
+    module = types.ModuleType(Path(stage["file"]).stem)
+    module.__file__ = stage["file"]
+    exec(compile(stage["text"], stage["file"], "exec"), module.__dict__)
+    return _attribute(module, stage["function"], params["call"])
+
+
+def _attribute(module: Any, name: str, call: str) -> Callable[..., Any]:
+    import difflib
+
+    found = getattr(module, name, None)
+    if callable(found):
+        function: Callable[..., Any] = found
+        return function
+    near = difflib.get_close_matches(name, [n for n in dir(module) if callable(getattr(module, n))], n=1)
+    raise LookupError(f"{call} is no function" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def _run(
+    function: Callable[..., Any],
+    params: dict[str, Any],
+    prompts: list[list[int]],
+    upstream: list[dict[str, Any]],
+    scratch: Path,
+    variant: str,
+) -> list[Any]:
+    """Return the function's result for every request."""
+    accepted = inspect.signature(function).parameters
+    inputs = {
+        name: _input(Path(place), variant, params.get("break"), upstream, scratch / name)
+        for name, place in params["inputs"].items()
+    }
+    results = []
+    for number, prompt in enumerate(prompts):
+        given = {name: value[number] if isinstance(value, list) else value for name, value in inputs.items()}
+        extra = {"request": number, "input_ids": list(prompt)}
+        results.append(function(**given, **{k: v for k, v in extra.items() if k in accepted and k not in given}))
+    return results
+
+
+def _input(place: Path, variant: str, broken: Any, upstream: list[dict[str, Any]], scratch: Path) -> Any:
+    """Return an input: a dump's folder as a path, or the samples that a stage returned, broken where asked."""
+    import torch
+
+    from eagle_contracts.subjects import breaks, tensors
+
+    if (place / "files").is_dir():
+        files = place / "files" / variant
+        return breaks.in_files(files, scratch, broken) if broken else files
+    samples = torch.load(place / tensors.SAMPLES, weights_only=True)
+    return [breaks.in_sample(sample, upstream[n], broken) for n, sample in enumerate(samples)] if broken else samples
+
+
+def _plain(result: Any) -> Any:
+    """Return a result as what can be kept without pickling objects."""
+    import torch
+
+    if isinstance(result, Mapping):
+        return {str(key): _plain(value) for key, value in result.items()}
+    if isinstance(result, (list, tuple)):
+        return [_plain(value) for value in result]
+    if isinstance(result, (torch.Tensor, int, float, str, bool)) or result is None:
+        return result
+    return repr(result)
+
+
+def _outputs(result: Any, upstream: list[dict[str, Any]]) -> dict[str, Any]:
+    """Describe a result: a map of tensors and lists of tensors; raises `TypeError` for anything else."""
+    if not isinstance(result, Mapping):
+        raise TypeError(f"a stage returns a map from names to tensors, and this one returned {type(result).__name__}")
+    return {str(key): _described(value, upstream) for key, value in result.items()}
+
+
+def _slot_width(upstream: list[dict[str, Any]]) -> int:
+    """Return how wide a state is: the width of the first upstream tensor that is one."""
+    widths = [t.shape[1] for named in upstream for t in named.values() if t.is_floating_point() and t.dim() == 2]
+    return widths[0] if widths else 0
+
+
+def _others(params: dict[str, Any], variant: str, upstream: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the tensors of requests that only a variant's batch has, so that a stage that takes them is seen to."""
+    from eagle_contracts.subjects import sglang_dump, tensors
+
+    places = [Path(place) / "files" / variant for place in params["inputs"].values()]
+    dumped = [named for place in places if place.is_dir() for named in sglang_dump.read_files(place)[0]]
+    known = [t for named in upstream for t in named.values()]
+    floats = [{k: t for k, t in named.items() if t.is_floating_point() and t.dim() == 2} for named in dumped]
+    return [f for f in floats if not any(tensors.close_to(t, h, NEAR) for t in f.values() for h in known)]
+
+
+def _described(value: Any, upstream: list[dict[str, Any]]) -> dict[str, Any]:
+    import torch
+
+    from eagle_contracts.subjects.provenance import whose
+
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, torch.Tensor) for v in value):
+        return {"kind": "list", "parts": [whose(part, upstream) for part in value]}
+    if isinstance(value, torch.Tensor):
+        shape = list(value.shape)
+        out = {"kind": "tensor", "shape": shape, "dtype": str(value.dtype).removeprefix("torch."), "parts": []}
+        width = _slot_width(upstream)
+        if value.is_floating_point() and value.dim() == 2 and width and shape[1] % width == 0:
+            out["parts"] = [whose(part, upstream) for part in torch.split(value, width, dim=1)]
+        return out
+    return {"kind": type(value).__name__}

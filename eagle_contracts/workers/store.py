@@ -1,0 +1,112 @@
+"""Observations on disk, by content: the same subject, parameters, engine and sources are run once and read afterwards.
+
+A record is a folder `STORE/KEY` with `record.json` and whatever tensors the observation holds. It is made beside its
+place and renamed, under a lock, so that two processes make it once and a killed one leaves nothing that looks whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+RECORD = "record.json"
+_SCRATCH = ".making."
+
+
+class Store:
+    """The folder of records; with `fresh`, records of earlier runs are made again, each once in this process."""
+
+    def __init__(self, folder: Path, *, fresh: bool = False) -> None:
+        self.folder = folder
+        self._fresh = fresh
+        self._mine: set[str] = set()
+
+    def path(self, key: str) -> Path:
+        """Return where a record is, or will be."""
+        return self.folder / key
+
+    def read(self, key: str) -> Mapping[str, Any] | None:
+        """Return a record, or None where there is none that this run may use."""
+        if self._fresh and key not in self._mine:
+            return None
+        return self._read(key)
+
+    def _read(self, key: str) -> Mapping[str, Any] | None:
+        try:
+            record: dict[str, Any] = json.loads((self.path(key) / RECORD).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return record
+
+    def through(
+        self, key: str, make: Callable[[Path], Mapping[str, Any] | None], *, again: bool = False
+    ) -> Mapping[str, Any] | None:
+        """Return a record, made now if there is none or `again` is set; None where `make` gives none.
+
+        `make` is given an empty folder to leave files in. Another process that makes the same record is waited for.
+        Raises OSError where the disk does not take it.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._lock(key):
+            found = None if again else self.read(key)
+            if found is not None:
+                return found
+            self._sweep()
+            scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}.", dir=self.folder))
+            try:
+                record = make(scratch)
+                if record is None:
+                    return None
+                self._keep(key, scratch, record)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+            return record
+
+    def _keep(self, key: str, scratch: Path, record: Mapping[str, Any]) -> None:
+        (scratch / RECORD).write_text(json.dumps(record), encoding="utf-8")
+        place = self.path(key)
+        if place.exists():
+            shutil.rmtree(place)
+        os.rename(scratch, place)
+        self._mine.add(key)
+
+    @contextlib.contextmanager
+    def _lock(self, key: str) -> Iterator[None]:
+        locks = self.folder / ".locks"
+        locks.mkdir(exist_ok=True)
+        with open(locks / key[:2], "w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left half made."""
+        for left in self.folder.glob(f"{_SCRATCH}*"):
+            pid = left.name.removeprefix(_SCRATCH).partition(".")[0]
+            if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def key_of(*parts: object) -> str:
+    """Return the name of a record: forty hex digits over everything that its content follows from."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:40]
+
+
+def sources_digest(folders: list[Path]) -> str:
+    """Return a digest that changes when any Python file below changes: names, sizes and times of change."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for root, names, files in os.walk(folder):
+            names[:] = sorted(name for name in names if name != "__pycache__")
+            for name in sorted(files):
+                if name.endswith(".py"):
+                    status = os.stat(os.path.join(root, name))
+                    digest.update(f"{root}/{name}:{status.st_size}:{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:20]
