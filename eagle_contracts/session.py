@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from eagle_contracts.verdict import Mismatch
 from eagle_contracts.workers.client import Answer, Failure
 from eagle_contracts.workers.environments import Resolved
 from eagle_contracts.workers.pool import Call, Engine, Pool, Result
-from eagle_contracts.workers.store import Store, key_of
+from eagle_contracts.workers.store import Store, is_for_this_run, key_for_this_run, key_of
 
 ORACLE_TOLERANCE = 1e-5
 """How far an engine's own stream may be from transformers' on a float32 twin before no verdict is given."""
@@ -76,8 +76,9 @@ class Session:
         self._memory = _Memory()
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers, and tidy the store."""
         self._pool.close()
+        self.store.close()
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
@@ -244,8 +245,8 @@ class Session:
             "inputs": {name: str(seen.folder) for name, seen in upstream.items()},
             "roots": [str(root) for root in _roots(upstream)],
         }
-        keys = [twin.digest, {name: seen.key for name, seen in upstream.items()}]
-        return self._through(engine, case.subject.observe, params, keys)
+        read = {name: seen.key for name, seen in upstream.items()}
+        return self._through(engine, case.subject.observe, params, [twin.digest, read], read=tuple(read.values()))
 
     def _common(self, twin: Twin) -> dict[str, Any]:
         return {"folder": str(self.home / "twins" / twin.digest), "architecture": twin.architecture}
@@ -260,14 +261,22 @@ class Session:
         return None
 
     def _through(
-        self, engine: Engine, function: str, params: Mapping[str, Any], keys: Sequence[object], usable: Any = None
+        self,
+        engine: Engine,
+        function: str,
+        params: Mapping[str, Any],
+        keys: Sequence[object],
+        usable: Callable[[], bool] | None = None,
+        read: Sequence[str] = (),
     ) -> _Made:
         """Ask for a call once in a run: read from the store, or made by the engine's worker and kept."""
         stable = {name: value for name, value in params.items() if name not in ("folder", "inputs", "roots")}
         key = key_of(function, stable, keys, engine.identity, self.engines.code(engine), str(engine.key))
+        if engine.identity is None or any(is_for_this_run(upstream) for upstream in read):
+            key = key_for_this_run(key)
         if key in self._memory.made:
             return self._memory.made[key]
-        kept = self.store.read(key) if engine.identity is not None and (usable is None or usable()) else None
+        kept = self.store.read(key) if usable is None or usable() else None
         if kept is not None:
             future: Future[Result] = Future()
             future.set_result(Answer(value=kept, seconds=0.0))
@@ -277,7 +286,13 @@ class Session:
         return self._memory.made[key]
 
     def _run(
-        self, engine: Engine, function: str, params: Mapping[str, Any], key: str, call: Call, usable: Any
+        self,
+        engine: Engine,
+        function: str,
+        params: Mapping[str, Any],
+        key: str,
+        call: Call,
+        usable: Callable[[], bool] | None,
     ) -> Result:
         """Make a record under the store's lock; a failure is returned and nothing is kept."""
         failures: list[Failure] = []
@@ -292,8 +307,7 @@ class Session:
             return {"value": result.value, "seconds": result.seconds, "engine": info}
 
         try:
-            stale = engine.identity is None or (usable is not None and not usable())
-            record = self.store.through(key, make, again=stale)
+            record = self.store.through(key, make, again=usable is not None and not usable())
         except OSError as error:
             words = f"{error.strerror or error} ({self.store.folder})"
             return Failure(kind="store", type=type(error).__name__, message=words, traceback="", log="")

@@ -11,14 +11,28 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 RECORD = "record.json"
+KEPT_DAYS = 30
 _SCRATCH = ".making."
+_THIS_RUN = secrets.token_hex(4)
+
+
+def key_for_this_run(key: str) -> str:
+    """Return the name of a record that no other run may read; the next run removes what this process leaves."""
+    return f"{_SCRATCH}{os.getpid()}.{_THIS_RUN}.{key}"
+
+
+def is_for_this_run(key: str) -> bool:
+    """Tell whether a record is one that no other run may read."""
+    return key.startswith(_SCRATCH)
 
 
 class Store:
@@ -44,6 +58,8 @@ class Store:
             record: dict[str, Any] = json.loads((self.path(key) / RECORD).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
+        with contextlib.suppress(OSError):
+            os.utime(self.path(key) / RECORD)
         return record
 
     def through(
@@ -82,12 +98,22 @@ class Store:
     def _lock(self, key: str) -> Iterator[None]:
         locks = self.folder / ".locks"
         locks.mkdir(exist_ok=True)
-        with open(locks / key[:2], "w", encoding="utf-8") as file:
+        with open(locks / key[-2:], "w", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
+    def close(self) -> None:
+        """Remove this run's own records, and what no run has read for a month."""
+        for left in self.folder.glob(f"{_SCRATCH}{os.getpid()}.*"):
+            shutil.rmtree(left, ignore_errors=True)
+        oldest = time.time() - KEPT_DAYS * 86_400
+        for record in self.folder.glob(f"*/{RECORD}"):
+            with contextlib.suppress(OSError):
+                if record.stat().st_mtime < oldest:
+                    shutil.rmtree(record.parent, ignore_errors=True)
+
     def _sweep(self) -> None:
-        """Remove what killed processes left half made."""
+        """Remove what killed processes left."""
         for left in self.folder.glob(f"{_SCRATCH}*"):
             pid = left.name.removeprefix(_SCRATCH).partition(".")[0]
             if pid.isdigit() and not Path(f"/proc/{pid}").exists():
