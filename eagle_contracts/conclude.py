@@ -49,7 +49,7 @@ def _sides(facts: Sequence[Fact]) -> _Sides:
         claim=facts[0].claim,
         text=facts[0].claim_text,
         where=facts[0].claim_where,
-        serve=tuple(serve.values()),
+        serve=tuple(sorted(serve.values(), key=lambda fact: fact.rank)),
         dump=dump,
         order=order,
         concat=concat,

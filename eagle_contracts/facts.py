@@ -40,6 +40,7 @@ class Fact:
     file: str = ""
     key: str = ""
     said: tuple[str, ...] = ()
+    rank: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the fact as plain JSON values."""
@@ -79,6 +80,7 @@ def facts_of(
     yield Fact(
         kind=kind,
         environment=case.environment.name,
+        rank=list(case.pipeline.environments).index(case.environment.name),
         states=_states(kind, observation),
         names=_names(kind, observation),
         said=_said(case, kind, observation, dumped, claimed.layers, given),

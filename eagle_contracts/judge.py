@@ -31,7 +31,13 @@ def judge(case: Case, session: Session) -> Verdict:
         return Verdict(status=stopped.status, reason=stopped.reason, sentence=stopped.message, log=stopped.log)
     verdict = _of_control(case, mismatches) if case.control else _of_promise(mismatches)
     facts = () if case.control else tuple(fact.to_json() for fact in _facts(case, session, seen))
-    verdict = replace(verdict, context=context, facts=facts, properties=_properties(case, seen, verdict))
+    verdict = replace(
+        verdict,
+        context=context,
+        facts=facts,
+        engine_version=_version(case, seen),
+        properties=_properties(case, seen, verdict),
+    )
     return _advised(case, session, seen, verdict) if verdict.status == "violated" and not case.control else verdict
 
 
@@ -84,6 +90,11 @@ def _context(case: Case, session: Session, seen: Seen) -> tuple[tuple[str, str, 
     ]
     rows.append(("engine", f"{_engine(case, seen)}, {_twin(seen)}", ""))
     return tuple(rows)
+
+
+def _version(case: Case, seen: Seen) -> str:
+    """Return the engine's version alone."""
+    return str(seen.engine.get("package", "")).rpartition(" ")[2] or str(seen.engine.get(case.subject.engine, ""))
 
 
 def _engine(case: Case, seen: Seen) -> str:

@@ -21,6 +21,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="observe everything again, whatever the store holds of earlier runs",
     )
+    group.addoption(
+        "--contracts-strict",
+        action="store_true",
+        help="fail where an environment is unavailable or a contract unproven",
+    )
+    group.addoption(
+        "--contracts-require",
+        metavar="NAME[,NAME]",
+        default="",
+        help="stop before anything runs unless these are there: gpu, an environment, an engine or a package",
+    )
     parser.addini("contracts_paths", "where contracts are, relative to rootdir", type="args", default=["contracts"])
 
 
@@ -31,6 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(ContractRun(config), "eagle_contracts.run")
         return
-    for option in ("--contracts-set", "--contracts-fresh"):
+    for option in ("--contracts-set", "--contracts-fresh", "--contracts-strict", "--contracts-require"):
         if config.getoption(option):
             raise pytest.UsageError(f"{option} changes a contracts run: give --contracts too")

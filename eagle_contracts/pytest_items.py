@@ -131,10 +131,20 @@ class ContractItem(pytest.Item):
         self.user_properties.extend(properties.items())
         if self._verdict.status == "error":
             raise NotPassed(render(self._verdict))
-        if self._verdict.status == "unavailable":
+        if self._verdict.status == "unavailable" and not self.run.strict:
             pytest.skip(f"unavailable({self._verdict.reason}): {self._verdict.sentence}")
-        if not self.case.contract.must_catch:
+        self._expect_known_violation(self._verdict)
+        if not self.case.contract.must_catch and not self.run.strict:
             self._warn_unproven()
+
+    def _expect_known_violation(self, verdict: Verdict) -> None:
+        """Turn a violation that the contract knows into an expected failure, and its absence into a failure."""
+        known = self.case.contract.known_violation
+        if known is None or self.case.is_control or not known.concerns(self.case.environment, verdict.engine_version):
+            return
+        if verdict.status == "passed" or verdict.diagnosis == known.diagnosis:
+            gone = f"known violation {known.diagnosis} of {known.engine} ({known.link}), declared at {known.position}"
+            self.add_marker(pytest.mark.xfail(reason=gone, strict=True, raises=NotPassed))
 
     def _warn_unproven(self) -> None:
         name = self.case.contract.name
@@ -149,6 +159,8 @@ class ContractItem(pytest.Item):
         assert self._verdict is not None
         if self._verdict.status != "passed":
             raise NotPassed(render(self._verdict))
+        if self.run.strict and not self.case.contract.must_catch:
+            raise NotPassed(f"unproven: {self.case.contract.name} has no must_catch, so nothing shows that it can fail")
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Name the line of the promise or of the control."""

@@ -14,6 +14,7 @@ from eagle_contracts.facts import Fact
 from eagle_contracts.plan import Case
 from eagle_contracts.pytest_items import ContractFile, ContractItem, present
 from eagle_contracts.report.summary import write_summary
+from eagle_contracts.requirements import missing
 from eagle_contracts.session import Session
 from eagle_contracts.spec.errors import SpecError, fail, suggest
 from eagle_contracts.spec.load import load_contract, load_pipeline
@@ -41,10 +42,13 @@ class ContractRun:
         self._nothing_checked = False
         self._facts: list[Fact] = []
         self.overrides = _overrides(config)
+        self.strict: bool = config.getoption("--contracts-strict")
         self.session = Session(config.rootpath, self.overrides, fresh=config.getoption("--contracts-fresh"))
         given = config.getoption("file_or_dir")
         if not given:
             config.args[:] = self._default_arguments()
+        if not self._is_xdist_worker:
+            self._require(config.getoption("--contracts-require"))
         config.addinivalue_line("markers", "contract: an item of a contract file")
         config.addinivalue_line("markers", "control: a negative control of a contract, which breaks it on purpose")
 
@@ -59,6 +63,13 @@ class ContractRun:
                 f"the command line, or write a first contract there"
             )
         return [str(path) for path in there]
+
+    def _require(self, names: str) -> None:
+        """Stop the run unless everything required is there; a run that skips it all would look like a green one."""
+        wanted = [name.strip() for name in names.split(",") if name.strip()]
+        problems = missing(wanted, [Path(argument) for argument in self._config.args], self)
+        if problems:
+            raise pytest.UsageError("--contracts-require: " + "; ".join(problems))
 
     def shown(self, path: Path) -> str:
         """Return a path as messages show it: from where pytest was started, if it lies below."""

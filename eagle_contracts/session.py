@@ -331,7 +331,8 @@ def _value(future: Future[Result], doing: str) -> Any:
         raise Unrunnable("error", "cancelled", f"the run ended before {doing}") from error
     if isinstance(result, Answer):
         return result.value
-    raise Unrunnable("error", result.kind, _failure_sentence(result, doing), _last_lines(result))
+    at = "importing the engine" if result.at_start else doing
+    raise Unrunnable("error", result.kind, _failure_sentence(result, at), _last_lines(result))
 
 
 def _failure_sentence(failure: Failure, doing: str) -> str:

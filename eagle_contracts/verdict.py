@@ -56,5 +56,6 @@ class Verdict:
     next_command: str = ""
     reason: str = ""
     log: str = ""
+    engine_version: str = ""
     facts: tuple[Mapping[str, Any], ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,17 @@ from eagle_contracts.spec.document import Document
 from eagle_contracts.spec.errors import SpecIssue, suggest
 from eagle_contracts.spec.flow import clip, show
 from eagle_contracts.spec.located import check_references, known_names, names_at, pick, value_at
-from eagle_contracts.spec.model import ROLES, Break, Contract, Control, Expectation, Pipeline, Verb
+from eagle_contracts.spec.model import (
+    ROLES,
+    Break,
+    Contract,
+    Control,
+    Expectation,
+    KnownViolation,
+    Pipeline,
+    Requirement,
+    Verb,
+)
 from eagle_contracts.spec.pipelines import declares_final
 
 _VERBS: Final = ("shift", "swap", "drop")
@@ -21,6 +31,7 @@ def check_contract(document: Document, pipeline: Pipeline) -> Iterator[SpecIssue
     yield from check_references(document, ("with",), known)
     yield from check_references(document, ("expect",), known)
     yield from _check_names(document, pipeline, ("in",))
+    yield from _check_known_violation(document)
     controls = pick(document.data, ("must_catch",))
     for index in range(len(controls) if isinstance(controls, list) else 0):
         yield from check_references(document, ("must_catch", index, "break"), known)
@@ -45,7 +56,29 @@ def build_contract(document: Document) -> Contract:
         expect=tuple(_expectation(document, index) for index in range(len(data["expect"]))),
         must_catch=tuple(_control(document, index) for index in range(len(data.get("must_catch", [])))),
         marks=tuple(data.get("marks", [])),
+        known_violation=_known_violation(document) if "known_violation" in data else None,
     )
+
+
+def _known_violation(document: Document) -> KnownViolation:
+    entry = cast("dict[str, str]", pick(document.data, ("known_violation",)))
+    return KnownViolation(
+        diagnosis=entry["as"],
+        engine=Requirement.parse(entry["engine"]),
+        link=entry["link"],
+        position=document.at("known_violation"),
+    )
+
+
+def _check_known_violation(document: Document) -> Iterator[SpecIssue]:
+    engine = pick(document.data, ("known_violation", "engine"))
+    if not isinstance(engine, str):
+        return
+    try:
+        Requirement.parse(engine)
+    except ValueError as error:
+        hint = "write the engine and its versions, such as sglang==0.5.23 or sglang>=0.5.13"
+        yield SpecIssue(position=document.at("known_violation", "engine"), message=str(error), hint=hint)
 
 
 def _check_names(document: Document, pipeline: Pipeline, path: tuple[str | int, ...]) -> Iterator[SpecIssue]:

@@ -103,6 +103,21 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownViolation:
+    """A violation expected of an engine until it is mended: diagnosis, engine and versions, and where to read."""
+
+    diagnosis: str
+    engine: Requirement
+    link: str
+    position: Position
+
+    def concerns(self, environment: Environment, version: str) -> bool:
+        """Tell whether an environment's engine, in the version that ran, is one of which this is known."""
+        engine = environment.engine
+        return engine is not None and engine.name == self.engine.name and self.engine.contains(version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
     """One contract file; `name` is the file's stem, `in_` holds names of roles or environments."""
 
@@ -118,6 +133,7 @@ class Contract:
     expect: tuple[Expectation, ...]
     must_catch: tuple[Control, ...]
     marks: tuple[str, ...]
+    known_violation: KnownViolation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,13 +51,17 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A call that gave no value: its kind (exception, timeout, died), the exception, and the engine's last lines."""
+    """A call that gave no value: its kind (exception, timeout, died), the exception, and the engine's last lines.
+
+    `at_start` tells that the worker was still being prepared, so that the call itself was never made.
+    """
 
     kind: str
     type: str
     message: str
     traceback: str
     log: str
+    at_start: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

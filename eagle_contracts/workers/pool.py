@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eagle_contracts.workers.client import START_SECONDS, Answer, Failure, Launch, Worker
@@ -142,8 +142,12 @@ class _EngineThread(threading.Thread):
                 return Failure(kind="died", type="", message="the worker ended too often", traceback="", log="")
             if isinstance(self.prepared, Failure) and self.prepared.kind == "exception":
                 return self.prepared
-            self.prepared = self._prepare()
+            self.prepared = _at_start(self._prepare())
         if isinstance(self.prepared, Failure):
             return self.prepared
         assert self.worker is not None
         return self.worker.call(function, params)
+
+
+def _at_start(result: Result) -> Result:
+    return replace(result, at_start=True) if isinstance(result, Failure) else result

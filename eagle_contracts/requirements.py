@@ -1,0 +1,72 @@
+"""`--contracts-require`: what must be there before a run counts as one."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from eagle_contracts.session import Session
+from eagle_contracts.spec.errors import SpecError, nearest
+from eagle_contracts.spec.model import Environment, Pipeline
+from eagle_contracts.workers.base import has_gpu
+from eagle_contracts.workers.environments import Unavailable
+
+GPU = "gpu"
+
+
+class Run(Protocol):
+    """What is needed of a run: its session, and its pipelines."""
+
+    session: Session
+
+    def pipeline_beside(self, path: Path) -> Pipeline:
+        """Return the pipeline of a folder."""
+
+
+def missing(wanted: Sequence[str], arguments: Sequence[Path], run: Run) -> list[str]:
+    """Return a sentence for each name that is not there: gpu, an environment, an engine or an installed package."""
+    if not wanted:
+        return []
+    found = list(_environments(arguments, run))
+    return [sentence for name in wanted if (sentence := _problem(name, found, run)) is not None]
+
+
+def _problem(name: str, found: Sequence[tuple[Pipeline, Environment]], run: Run) -> str | None:
+    if name == GPU:
+        return None if has_gpu() else "this machine has no GPU"
+    meant = [(p, e) for p, e in found if name == e.name or (e.engine is not None and e.engine.name == name)]
+    if not meant:
+        return None if _installed(name) else _unknown(name, found)
+    answers = [run.session.engines.environment(pipeline, environment) for pipeline, environment in meant]
+    reasons = [answer.message for answer in answers if isinstance(answer, Unavailable)]
+    return reasons[0] if len(reasons) == len(answers) else None
+
+
+def _unknown(name: str, found: Sequence[tuple[Pipeline, Environment]]) -> str:
+    known = sorted({GPU, *(e.name for _, e in found), *(e.engine.name for _, e in found if e.engine is not None)})
+    near = nearest(name, known)
+    return f"{name} is no environment, engine or installed package" + (f"; did you mean '{near}'?" if near else "")
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _environments(arguments: Sequence[Path], run: Run) -> Iterator[tuple[Pipeline, Environment]]:
+    """Yield the environments of every pipeline below the run's paths; a broken pipeline has an item that says so."""
+    for argument in arguments:
+        place = Path(str(argument).partition("::")[0])
+        folders = [place.parent] if place.is_file() else [file.parent for file in sorted(place.rglob("pipeline.y*ml"))]
+        for folder in folders:
+            try:
+                pipeline = run.pipeline_beside(folder / "pipeline.yaml")
+            except SpecError:
+                continue
+            for environment in pipeline.environments.values():
+                yield pipeline, environment
