@@ -5,8 +5,10 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,9 @@ from eagle_contracts.spec.position import Position
 
 FACTS = "eagle_contracts_facts"
 """The attribute of a report that carries facts from an xdist worker to the process that concludes."""
+
+SINCE = "eagle_contracts_since"
+"""The key under which a process of pytest-xdist is told when the run began."""
 
 SUFFIXES = (".yaml", ".yml")
 PIPELINES = ("pipeline.yaml", "pipeline.yml")
@@ -43,7 +48,8 @@ class ContractRun:
         self._facts: list[Fact] = []
         self.overrides = _overrides(config)
         self.strict: bool = config.getoption("--contracts-strict")
-        self.session = Session(config.rootpath, self.overrides, fresh=config.getoption("--contracts-fresh"))
+        self._since = _since(config)
+        self.session = Session(config.rootpath, self.overrides, since=self._since)
         given = config.getoption("file_or_dir")
         if not given:
             config.args[:] = self._default_arguments()
@@ -70,6 +76,11 @@ class ContractRun:
         problems = missing(wanted, [Path(argument) for argument in self._config.args], self)
         if problems:
             raise pytest.UsageError("--contracts-require: " + "; ".join(problems))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a process of pytest-xdist when the run began, so that `--contracts-fresh` observes once for them all."""
+        node.workerinput[SINCE] = self._since
 
     def shown(self, path: Path) -> str:
         """Return a path as messages show it: from where pytest was started, if it lies below."""
@@ -192,6 +203,13 @@ class ContractRun:
     def pytest_unconfigure(self) -> None:
         """End all workers."""
         self.session.close()
+
+
+def _since(config: pytest.Config) -> float:
+    """Return since when observations may be read: from ever, or from this run's own start, in all its processes."""
+    if not config.getoption("--contracts-fresh"):
+        return 0.0
+    return float(getattr(config, "workerinput", {}).get(SINCE, time.time()))
 
 
 def _overrides(config: pytest.Config) -> Mapping[str, Value]:
