@@ -24,6 +24,9 @@ VERBS: Final = {
     "schema": "print the JSON Schema of contracts or of pipelines",
 }
 
+_MODULES: Final = {"list": "listing"}
+"""Where a verb's module has another name: `list` would hide the word of that name in here."""
+
 _EXIT_CODES: Final = """\
 exit codes:
   0  done, and nothing is wrong
@@ -51,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(verb: str, rest: Sequence[str]) -> int:
-    run: Callable[[Sequence[str]], int] = importlib.import_module(f"eagle_contracts.cli.{verb}").main
+    run: Callable[[Sequence[str]], int] = importlib.import_module(
+        f"eagle_contracts.cli.{_MODULES.get(verb, verb)}"
+    ).main
     try:
         code = run(rest)
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What a checkpoint says of its embedding and its final norm; needs torch and safetensors. PYTEST_DONT_REWRITE"""
+"""What a checkpoint says of its embedding and its final norm; needs torch. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 

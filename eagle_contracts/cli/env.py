@@ -94,8 +94,9 @@ def _list(options: argparse.Namespace) -> int:
         rows, advice = _states(root)
         if options.json:
             say_json([dict(zip(("pipeline", "environment", "engine", "state"), row, strict=True)) for row in rows])
-            return OK
-        print(table((("PIPELINE", "ENVIRONMENT", "ENGINE", "STATE"), *rows)) if rows else _no_pipelines(root))
+            advice.clear()
+        else:
+            print(table((("PIPELINE", "ENVIRONMENT", "ENGINE", "STATE"), *rows)) if rows else _no_pipelines(root))
         for message in dict.fromkeys(advice):
             print(f"\n{message}")
     return failed[0] if failed else OK

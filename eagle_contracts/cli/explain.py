@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from eagle_contracts.catalog import SUFFIXES
 from eagle_contracts.cli import FAILED, OK, USAGE
@@ -13,20 +15,24 @@ from eagle_contracts.cli.interpreters import Interpreters
 from eagle_contracts.cli.project import is_pipeline, planner_of, select
 from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, failures, say_json
 from eagle_contracts.plan import Case, environments_of
+from eagle_contracts.report.terminal import COLUMNS
 from eagle_contracts.spec.errors import SpecError, suggest
 from eagle_contracts.spec.model import Contract, Pipeline
 from eagle_contracts.spec.overrides import parse_overrides
 from eagle_contracts.subjects.registry import subject_named
 
+_VALUES: Final = 44
+
 
 def main(arguments: Sequence[str]) -> int:
     """Explain one contract; 1 where a value of it does not resolve."""
     options = _parser().parse_args(arguments)
+    code = OK
     with failures() as failed:
-        file, places = _explained(options)
+        places = _explained(options)
         say_json(places) if options.json else print(_text(places))
-        return FAILED if _has_errors(places) else OK
-    return failed[0]
+        code = FAILED if _has_errors(places) else OK
+    return failed[0] if failed else code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _explained(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
+def _explained(options: argparse.Namespace) -> dict[str, object]:
     try:
         overrides = parse_overrides(options.overrides)
     except SpecError as error:
@@ -67,7 +73,7 @@ def _explained(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     interpreters = Interpreters(catalog.root)
     cases = planner_of(catalog, file, interpreters.labels(pipeline), overrides).cases(contract)
     places = list(_places(cases, _chosen(options.environment, pipeline, cases)))
-    return file, {
+    return {
         **_head(contract, overrides),
         "environments": [explained(place, interpreters, overrides) for place in places],
     }
@@ -101,7 +107,10 @@ def _chosen(name: str | None, pipeline: Pipeline, cases: Sequence[Case]) -> froz
         return frozenset(used)
     chosen = {environment.name for environment in environments_of([name], pipeline)}
     if not chosen:
-        words = [*dict.fromkeys(role for e in pipeline.environments.values() for role in e.roles), *pipeline.environments]
+        words = [
+            *dict.fromkeys(role for e in pipeline.environments.values() for role in e.roles),
+            *pipeline.environments,
+        ]
         hint = suggest(name, words, "roles and environments")
         raise Complaint(f"'{name}' is neither a role nor an environment of {pipeline.document.shown}: {hint}", USAGE)
     if not chosen & used:
@@ -157,11 +166,21 @@ def _lines(rows: object) -> Iterator[str]:
     """Yield rows in columns: name, value, where it was written; then whatever else is to be said of the value."""
     assert isinstance(rows, list)
     names = max((len(row["name"]) for row in rows), default=0)
-    values = min(56, max((len(row["value"]) for row in rows if row["position"]), default=0))
+    values = min(_VALUES, max((len(row["value"]) for row in rows if row["position"]), default=0))
     for row in rows:
-        lead = f"  {row['name'].ljust(names)}  "
-        yield f"{lead}{row['value'].ljust(values)}  {row['position'] or ''}".rstrip()
+        lead, place = f"  {row['name'].ljust(names)}  ", row["position"] or ""
+        one_line = f"{lead}{row['value'].ljust(values)}  {place}".rstrip()
+        if len(one_line) <= COLUMNS:
+            yield one_line
+        else:
+            yield from _wrapped(row["value"], lead)
+            yield f"{' ' * len(lead)}at {place}"
         for note in row["notes"]:
-            yield f"{' ' * len(lead)}{note}"
+            yield from _wrapped(note, " " * len(lead))
 
 
+def _wrapped(text: str, lead: str) -> list[str]:
+    blank = " " * len(lead)
+    return textwrap.wrap(
+        text, COLUMNS, initial_indent=lead, subsequent_indent=blank, break_long_words=False, break_on_hyphens=False
+    )

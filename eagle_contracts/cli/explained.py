@@ -118,7 +118,8 @@ def _promises(place: Place, overrides: Mapping[str, Value]) -> Iterator[Row]:
         notes = []
         for group, taps in taps_promised(one.kind, found, layers):
             head = f"{group}: " if group else ""
-            notes.append(f"{head}{', '.join(tap.label() for tap in taps)}; {both_readings(taps, layers)}")
+            notes.append(f"{head}{', '.join(tap.label() for tap in taps)}")
+            notes.append(f"{head}{both_readings(taps, layers)}")
         yield Row(f"expect {one.kind}", show(found.data), str(found.position), (*_through(one.value, found), *notes))
 
 

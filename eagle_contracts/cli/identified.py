@@ -1,4 +1,4 @@
-"""From a file, a checkpoint and tokens to an answer for each slot; needs torch and safetensors. PYTEST_DONT_REWRITE"""
+"""From a file, a checkpoint and tokens to an answer for each slot; needs torch. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_ROWS: Final = 1024
 """More rows than this are not read: they say nothing that these do not."""
 _TOKENS_LIMIT: Final = 64 << 20
 _DTYPES: Final = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-_INTEGERS: Final = ("I64", "I32", "I16", "U8", "U16", "U32")
+_INTEGERS: Final = ("I64", "I32", "I16")
 
 
 def identified(file: Path, folder: Path, tokens: str, slot: int | None, name: str | None) -> dict[str, object]:
@@ -61,7 +61,7 @@ def _plain(slot: int | None, told: Told) -> dict[str, object]:
 def _tell(
     stored: Stored, k: int, rows: Sequence[int], embedded: torch.Tensor, gain: torch.Tensor | None, of: Checkpoint
 ) -> Told:
-    x = stored.rows(rows, slice(k * of.hidden, (k + 1) * of.hidden))
+    x = stored.rows(rows, (k * of.hidden, (k + 1) * of.hidden))
     bad = ~torch.isfinite(x)
     if bool(bad.any()):
         row, column = (int(number) for number in bad.nonzero()[0])
@@ -101,7 +101,9 @@ def _check(stored: Stored, ids: Sequence[int], of: Checkpoint) -> None:
         raise Complaint(f"{stored.name} of {stored.path} has {rows} rows, and {len(ids)} tokens are given")
     for place, token in enumerate(ids):
         if not 0 <= token < vocabulary:
-            raise Complaint(f"token {token} (number {place}) is out of range: {of.embedding.name} has {vocabulary} rows")
+            raise Complaint(
+                f"token {token} (number {place}) is out of range: {of.embedding.name} has {vocabulary} rows"
+            )
 
 
 def _embedded(ids: Sequence[int], of: Checkpoint) -> torch.Tensor:
@@ -155,5 +157,5 @@ def _token_tensor(path: Path) -> list[int]:
     [one] = tensors.values()
     if not one.shape or any(size != 1 for size in one.shape[:-1]) or math.prod(one.shape) > _TOKENS_LIMIT >> 3:
         raise Complaint(f"{one.name} of {path} is {' x '.join(map(str, one.shape))}, and one row of tokens is wanted")
-    ids: list[int] = one.part((slice(None),) * len(one.shape)).reshape(-1).tolist()
+    ids: list[int] = one.vector().tolist()
     return ids

@@ -20,8 +20,7 @@ def main(arguments: Sequence[str]) -> int:
 
         found = identified(options.file, options.checkpoint, options.tokens, options.slot, options.name)
         say_json(found) if options.json else print(_text(found))
-        return OK
-    return failed[0]
+    return failed[0] if failed else OK
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,13 +45,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _need_torch() -> None:
-    missing = [name for name in ("torch", "safetensors") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise Complaint(
-            f"identify needs {' and '.join(missing)}, which this Python does not have: "
-            "pip install 'eagle-contracts[torch]'",
-            USAGE,
-        )
+    if importlib.util.find_spec("torch") is None:
+        words = "identify needs torch, which this Python does not have: pip install 'eagle-contracts[torch]'"
+        raise Complaint(words, USAGE)
 
 
 def _text(found: Mapping[str, object]) -> str:

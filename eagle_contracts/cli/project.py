@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eagle_contracts.catalog import PIPELINES, SUFFIXES, Catalog, spec_files
+from eagle_contracts.checks import CHECKS
 from eagle_contracts.cli import USAGE
 from eagle_contracts.cli.words import Complaint
 from eagle_contracts.plan import Case, Planner
@@ -60,23 +61,28 @@ def select(paths: Sequence[Path]) -> Selection:
 def planner_of(catalog: Catalog, file: Path, labels: Mapping[str, str], overrides: Mapping[str, Value] = {}) -> Planner:
     """Return the planner of a contract file's pipeline."""
     pipeline = catalog.pipeline_beside(file)
-    return Planner(
-        pipeline=pipeline, labels=labels, overrides=overrides, siblings=catalog.siblings(pipeline.folder)
-    )
+    return Planner(pipeline=pipeline, labels=labels, overrides=overrides, siblings=catalog.siblings(pipeline.folder))
 
 
 def planned_in_parts(planner: Planner, contract: Contract) -> tuple[list[Case], list[SpecIssue]]:
     """Return a contract's cases and every mistake that planning finds.
 
-    The planner stops at the first mistake. So each promise and each control is planned again by itself.
+    The planner stops at the first mistake. So promises are looked up, and each control is planned, once more.
     """
     try:
         return planner.cases(contract), []
     except SpecError as error:
         issues = list(error.issues)
-    bare = replace(contract, expect=(), must_catch=())
-    parts = [replace(bare, expect=(one,)) for one in contract.expect]
-    parts += [replace(bare, must_catch=(one,)) for one in contract.must_catch]
+    issues += [
+        SpecIssue(
+            position=one.position,
+            message=f"no expectation is called {one.kind!r}",
+            hint=suggest(one.kind, list(CHECKS), "expectations"),
+        )
+        for one in contract.expect
+        if one.kind not in CHECKS
+    ]
+    parts = [replace(contract, expect=(), must_catch=(one,)) for one in contract.must_catch]
     for part in parts:
         try:
             planner.cases(part)

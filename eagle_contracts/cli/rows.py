@@ -47,18 +47,17 @@ def tell(x: Tensor, embedded: Tensor, gain: Tensor | None, checkpoint: Checkpoin
     allowed = tolerance_for(dtype)
     scale = _scale_of(x, embedded)
     plain, scaled, following = _error(x, embedded), _error(x, embedded * scale), _error(x[:-1], embedded[1:])
-    numbers = {"embedding_error": min(plain, scaled), "rms": None}
     if not bool(x.any()):
-        return _told("zero", "every value that was read is zero", (), "", **numbers)
+        return _told("zero", "every value that was read is zero", (), "", plain)
     if plain <= allowed:
         how = "to the bit" if torch.equal(x, embedded) else f"median row error {plain:.1e}, allowed {allowed:.0e}"
-        return _told("embedding", "the embedding of these tokens", (_counted(x, embedded, allowed), how), "", **numbers)
+        return _told("embedding", "the embedding of these tokens", (_counted(x, embedded, allowed), how), "", plain)
     if scaled <= allowed:
-        return _scaled(x, embedded * scale, scale, scaled, checkpoint, allowed, numbers)
+        return _scaled(x, embedded * scale, scale, scaled, checkpoint, allowed)
     if x.shape[0] > 1 and following <= allowed:
         counted = _counted(x[:-1], embedded[1:], allowed)
         sentence = "the embedding of the next token: row r is the embedding of token r + 1"
-        return _told("next_token_embedding", sentence, (counted,), "", embedding_error=following, rms=None)
+        return _told("next_token_embedding", sentence, (counted,), "", following)
     return _normed_or_not(x, gain, checkpoint, min(plain, scaled))
 
 
@@ -66,7 +65,7 @@ def _normed_or_not(x: Tensor, gain: Tensor | None, checkpoint: Checkpoint, error
     not_embedding = f"not the embedding of these tokens: median row error {error:.2g}"
     if gain is None or checkpoint.norm is None:
         sentence = f"not the embedding; whether it is normed cannot be told: {checkpoint.no_norm}"
-        return _told("other", sentence, (not_embedding,), _which_layer(), embedding_error=error, rms=None)
+        return _told("other", sentence, (not_embedding,), _which_layer(), error)
     name = checkpoint.norm.name.removesuffix(".weight")
     found, rms, flat = min(
         (_normed(x, weight) for weight in (gain, 1 + gain)), key=lambda one: abs(math.log(max(one[1][2], 1e-30)))
@@ -78,16 +77,14 @@ def _normed_or_not(x: Tensor, gain: Tensor | None, checkpoint: Checkpoint, error
         few = f"; {x.shape[0]} rows are few to tell by" if x.shape[0] < FEW_ROWS else ""
         evidence += (f"{name}'s gain is nearly flat, so another norm could look the same",) if flat else ()
         left = f"which layer's state was normed needs the model: run the contract{few}"
-        return _told(
-            "after_final_norm", f"after the final norm ({name})", evidence, left, embedding_error=error, rms=numbers
-        )
+        return _told("after_final_norm", f"after the final norm ({name})", evidence, left, error, numbers)
     bare = _normed(x, torch.ones_like(gain))
     if bare[0]:
         evidence += ("every row has RMS 1 as it is",)
         sentence = f"not the embedding; normed, but not with {name}'s gain"
-        return _told("normed", sentence, evidence, "which norm needs the model", embedding_error=error, rms=numbers)
+        return _told("normed", sentence, evidence, "which norm needs the model", error, numbers)
     sentence = f"not the embedding; not normed by {name}: a stream state"
-    return _told("other", sentence, evidence, _which_layer(), embedding_error=error, rms=numbers)
+    return _told("other", sentence, evidence, _which_layer(), error, numbers)
 
 
 def _normed(x: Tensor, gain: Tensor) -> tuple[bool, tuple[float, float, float], bool]:
@@ -107,13 +104,12 @@ def _scaled(
     error: float,
     checkpoint: Checkpoint,
     allowed: float,
-    numbers: dict[str, float | None],
 ) -> Told:
     known = checkpoint.scale != 1 and abs(scale / checkpoint.scale - 1) <= 0.01
     by = checkpoint.scale_name if known else f"{scale:.4g}, which config.json does not account for"
     sentence = f"the embedding of these tokens times {by}"
     evidence = (_counted(x, embedded, allowed), f"median row error {error:.1e}, allowed {allowed:.0e}")
-    return _told("scaled_embedding", sentence, evidence, "", embedding_error=error, rms=None)
+    return _told("scaled_embedding", sentence, evidence, "", error)
 
 
 def _told(
@@ -121,10 +117,9 @@ def _told(
     sentence: str,
     evidence: tuple[str, ...],
     left: str,
-    embedding_error: float | None,
-    rms: tuple[float, float] | None,
+    error: float,
+    rms: tuple[float, float] | None = None,
 ) -> Told:
-    error = math.inf if embedding_error is None else embedding_error
     return Told(answer=answer, sentence=sentence, evidence=evidence, open=left, embedding_error=error, rms=rms)
 
 

@@ -20,8 +20,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.kind not in _KINDS:
             raise Complaint(f"no schema is called '{options.kind}': {suggest(options.kind, _KINDS, 'schemas')}", USAGE)
         say_json(schema("pipeline" if options.kind == "pipeline" else "contract"))
-        return OK
-    return failed[0]
+    return failed[0] if failed else OK
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,8 +1,12 @@
-"""Tensors in files, of which only the rows asked for are read; needs torch and safetensors. PYTEST_DONT_REWRITE"""
+"""Tensors in files, of which only the rows asked for are read; needs torch. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
+import json
+import math
+import pickle
 import re
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from eagle_contracts.cli import USAGE
 from eagle_contracts.cli.words import Complaint
@@ -20,37 +23,41 @@ FLOATS: Final = ("F64", "F32", "F16", "BF16")
 PICKLES: Final = (".pt", ".pth", ".bin")
 _OLD_LIMIT: Final = 256 << 20
 _PICKLE_LIMIT: Final = 64 << 20
-_CODES: Final = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
+_HEADER_LIMIT: Final = 100_000_000
+"""safetensors' own limit."""
+_DTYPES: Final = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
 }
+_CODES: Final = {dtype: kind for kind, dtype in _DTYPES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A tensor in a file: `kind` is safetensors' code of its type, `part` reads one index range for each axis."""
+    """A tensor in a file: `kind` is safetensors' code of its type.
+
+    `part(a, b, c, d)` reads rows a to b and columns c to d of the last two axes; a single axis is one row.
+    """
 
     name: str
     path: Path
     shape: tuple[int, ...]
     kind: str
-    part: Callable[[tuple[slice, ...]], torch.Tensor]
+    part: Callable[[int, int, int, int], torch.Tensor]
 
-    def rows(self, numbers: Sequence[int], columns: slice = slice(None)) -> torch.Tensor:
-        """Return rows of the last two axes, as float32 [rows, columns]; leading axes must have length 1."""
-        lead = (slice(0, 1),) * (len(self.shape) - 2)
-        width = len(range(*columns.indices(self.shape[-1])))
-        read = [self.part((*lead, slice(a, b), columns)).reshape(-1, width) for a, b in _runs(numbers)]
-        return torch.cat(read).to(torch.float32)
+    def rows(self, numbers: Sequence[int], columns: tuple[int, int] | None = None) -> torch.Tensor:
+        """Return rows as float32 [rows, columns]; axes before the last two must have length 1."""
+        first, last = columns or (0, self.shape[-1])
+        return torch.cat([self.part(a, b, first, last) for a, b in _runs(numbers)]).to(torch.float32)
 
     def vector(self) -> torch.Tensor:
-        """Return a whole tensor of one axis."""
-        return self.part((slice(None),))
+        """Return the one row of a tensor that has only one."""
+        return self.part(0, 1, 0, self.shape[-1])[0]
 
 
 def tensors_in(path: Path) -> Mapping[str, Stored]:
@@ -91,23 +98,44 @@ def safetensors_names(path: Path) -> tuple[str, ...]:
 
 
 def _safetensors(path: Path) -> Mapping[str, Stored]:
+    """Read a safetensors file's header. The file is not mapped: one larger than memory could not be."""
     try:
-        file = safe_open(str(path), framework="pt")
-        names = list(file.keys())
-        return {name: _slice(path, name, file.get_slice(name)) for name in names}
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if length > min(size - 8, _HEADER_LIMIT):
+                raise ValueError(f"its header would be {length} bytes long")
+            header = json.loads(file.read(length))
+        entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        return {name: _entry(path, name, entry, 8 + length, size) for name, entry in entries.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise Complaint(f"{path} cannot be read as safetensors: {_pointer(path) or _first_line(error)}") from None
 
 
-def _slice(path: Path, name: str, found: Any) -> Stored:
-    def part(index: tuple[slice, ...]) -> torch.Tensor:
-        try:
-            result: torch.Tensor = found[index if len(index) > 1 else index[0]]
-        except (SafetensorError, RuntimeError, IndexError) as error:
-            raise Complaint(f"{name} of {path} cannot be read: {_first_line(error)}") from None
-        return result
+def _entry(path: Path, name: str, entry: Any, start: int, size: int) -> Stored:
+    kind, shape, (begin, end) = str(entry["dtype"]), tuple(entry["shape"]), entry["data_offsets"]
+    if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
+        raise ValueError(f"{name} has no shape")
+    dtype = _DTYPES.get(kind)
+    if start + end > size or (dtype is not None and math.prod(shape) * dtype.itemsize != end - begin):
+        raise ValueError(f"{name} does not fit: the file is cut short or damaged")
 
-    return Stored(name=name, path=path, shape=tuple(found.get_shape()), kind=str(found.get_dtype()), part=part)
+    def part(a: int, b: int, c: int, d: int) -> torch.Tensor:
+        assert dtype is not None
+        return _read(path, start + begin, dtype, shape[-1], (a, b, c, d))
+
+    return Stored(name=name, path=path, shape=shape, kind=kind, part=part)
+
+
+def _read(path: Path, begin: int, dtype: torch.dtype, width: int, part: tuple[int, int, int, int]) -> torch.Tensor:
+    """Read rows and columns of a table of `width` columns that begins at a byte of a file."""
+    a, b, c, d = part
+    data = bytearray()
+    with path.open("rb") as file:
+        for row in [a] if (c, d) == (0, width) else range(a, b):
+            file.seek(begin + (row * width + c) * dtype.itemsize)
+            data += file.read((d - c) * dtype.itemsize * (b - a if (c, d) == (0, width) else 1))
+    return torch.frombuffer(data, dtype=dtype).reshape(b - a, d - c)
 
 
 def _pointer(path: Path) -> str | None:
@@ -125,7 +153,9 @@ def _torch(path: Path) -> Mapping[str, Stored]:
     try:
         if is_zip:
             _check_pickle(path)
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True if is_zip else None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of pickles' versions: what matters of those is said below
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True if is_zip else None)
     except Complaint:
         raise
     except Exception as error:  # a damaged file makes torch raise nearly anything
@@ -147,6 +177,8 @@ def _unreadable(path: Path, error: Exception) -> str:
             f"{path} needs unpickling ({named[1]}), which can run code, and is refused: save plain tensors, with "
             "safetensors or as torch.save of a dict of tensors"
         )
+    if isinstance(error, pickle.UnpicklingError):
+        return f"{path} is no file of plain tensors, or damaged: it would need unpickling, which can run code"
     return f"{path} cannot be read as tensors: {type(error).__name__}: {_first_line(error)}"
 
 
@@ -165,9 +197,12 @@ def _flat(content: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
 def _stored(path: Path, name: str, tensor: torch.Tensor) -> Stored:
     plain = tensor.layout == torch.strided and not tensor.is_quantized and tensor.device.type == "cpu"
     kind = _CODES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.")) if plain else "no plain values"
-    return Stored(
-        name=name, path=path, shape=tuple(tensor.shape), kind=kind, part=lambda index: tensor.detach()[index]
-    )
+
+    def part(a: int, b: int, c: int, d: int) -> torch.Tensor:
+        flat = tensor.detach()[(0,) * (tensor.dim() - 2)] if tensor.dim() > 1 else tensor.detach()[None]
+        return flat[a:b, c:d]
+
+    return Stored(name=name, path=path, shape=tuple(tensor.shape), kind=kind, part=part)
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

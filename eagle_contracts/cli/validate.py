@@ -14,19 +14,20 @@ from eagle_contracts.promises import promise_issues
 from eagle_contracts.spec.errors import SpecError, SpecIssue, in_order
 from eagle_contracts.spec.model import Contract, Pipeline
 from eagle_contracts.spec.references import Scope, resolve
-from eagle_contracts.targets import twin_of
 from eagle_contracts.taps import parse_taps
+from eagle_contracts.targets import twin_of
 
 
 def main(arguments: Sequence[str]) -> int:
     """Check files and say every mistake."""
     options = _parser().parse_args(arguments)
+    code = OK
     with failures() as failed:
         selection = select(options.paths)
         mistakes = in_order(once(_mistakes(selection)))
         say_json(_json(selection, mistakes)) if options.json else print(_text(selection, mistakes))
-        return FAILED if mistakes else OK
-    return failed[0]
+        code = FAILED if mistakes else OK
+    return failed[0] if failed else code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,7 +86,9 @@ def _values(contract: Contract, pipeline: Pipeline, cases: Sequence[Case], layer
         try:
             parameters(case, {})
             break_of(case)
-            for one in case.expectations if layers is not None and not case.is_control else ():
+            if layers is None or case.is_control:
+                continue
+            for one in case.expectations:
                 yield from promise_issues(one.kind, resolve(one.value, scope), layers)
         except SpecError as error:
             yield from error.issues

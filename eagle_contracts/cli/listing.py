@@ -19,6 +19,7 @@ HEADER = ("ITEM", "CONTRACT", "ENVIRONMENTS", "ROLES")
 def main(arguments: Sequence[str]) -> int:
     """List items; mistakes go to standard error and the other files' items are listed all the same."""
     options = _parser().parse_args(arguments)
+    code = OK
     with failures() as failed:
         items, mistakes = _items(select(options.paths))
         if options.json:
@@ -27,8 +28,8 @@ def main(arguments: Sequence[str]) -> int:
             print(table((HEADER, *(_row(item) for item in items))))
             for issue in mistakes:
                 complain(issue.render())
-        return FAILED if mistakes else OK
-    return failed[0]
+        code = FAILED if mistakes else OK
+    return failed[0] if failed else code
 
 
 def _parser() -> argparse.ArgumentParser:
