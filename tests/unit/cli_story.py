@@ -14,7 +14,7 @@ target: {config: target.config.json}
 trained: {taps: {hidden_states: [3, 5, 9]}}
 environments:
   sglang-9: {role: serve, engine: sglang==9.0, set: {draft.layer_ids: [2, 4, 8]}}
-  mine: {role: [train, serve], python: no/such/python, set: {draft.layer_ids: [3, 5, 9]}}
+  mine: {role: [train, serve], python: /no/such/python, set: {draft.layer_ids: [3, 5, 9]}}
 """
 TARGET = """\
 {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 10,
