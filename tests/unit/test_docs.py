@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from eagle_contracts.cli import VERBS
 from eagle_contracts.patterns import RULES, Slot, diagnose
 from eagle_contracts.plan import Planner
 from eagle_contracts.report.terminal import COLUMNS, render
@@ -46,7 +47,8 @@ def known_flags() -> frozenset[str]:
     """Every flag that pytest, with this plugin, and this package's own command know."""
     commands = (
         ("pytest", "--help"),
-        *(("eagle_contracts.cli", *words, "--help") for words in ((), ("env",), ("env", "sync"), ("env", "list"))),
+        *(("eagle_contracts.cli", *words, "--help") for words in ((), *((verb,) for verb in VERBS))),
+        *(("eagle_contracts.cli", "env", verb, "--help") for verb in ("sync", "list")),
     )
     text = ""
     for module, *words in commands:
