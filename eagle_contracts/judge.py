@@ -14,7 +14,7 @@ from eagle_contracts.remedy import Try, search
 from eagle_contracts.session import Seen, Session
 from eagle_contracts.spec.errors import SpecError
 from eagle_contracts.spec.flow import show
-from eagle_contracts.spec.model import Value
+from eagle_contracts.spec.model import SETTABLE, Ref, Value
 from eagle_contracts.taps import parse_taps
 from eagle_contracts.verdict import Mismatch, Remedy, Status, Verdict
 
@@ -140,6 +140,9 @@ def _advised(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verd
     if case.subject.remedy is None:
         return verdict
     parameter, key = case.subject.remedy
+    written = case.contract.with_[parameter]
+    if not isinstance(written.data, Ref):
+        key = f"with.{parameter}"
     taps = parse_taps(session.declared(case)[0], seen.twin.layers) if session.declared(case) else ()
     given = parameters(case, session.overrides)
     claim = doubt(case, session, taps) if taps else None
@@ -219,4 +222,5 @@ def _next(case: Case, key: str, ids: list[int] | None, claim: Claim | None) -> s
     if ids is None:
         return ""
     listed = ",".join(map(str, ids))
-    return f"pytest --contracts '{file}::{case.name}' --contracts-set '{key}=[{listed}]'"
+    override = f" --contracts-set '{key}=[{listed}]'" if key in SETTABLE else ""
+    return f"pytest --contracts '{file}::{case.name}'{override}"
