@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
@@ -29,6 +29,30 @@ class NotPassed(Exception):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text
+
+
+class Crash(NamedTuple):
+    """Where a report failed and its first line, as pytest's summary and JUnit ask for them."""
+
+    path: str
+    lineno: int
+    message: str
+
+
+class Shown:
+    """A rendered verdict as pytest shows it: whole in its place, by its first line in the summary."""
+
+    def __init__(self, text: str, path: str, line: int) -> None:
+        self.text = text
+        self.reprcrash = Crash(path, line, text.partition("\n")[0])
+
+    def toterminal(self, tw: Any) -> None:
+        """Write the text."""
+        for line in self.text.splitlines():
+            tw.line(line)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class ContractFile(pytest.File):
@@ -86,7 +110,7 @@ def present(report: pytest.TestReport, item: pytest.Item, error: BaseException |
     pytest asks an item how to show an exception of its call only, and a verdict may come from set-up.
     """
     if isinstance(error, NotPassed):
-        report.longrepr = error.text
+        report.longrepr = cast(Any, Shown(error.text, report.location[0], report.location[1] or 0))
     elif report.skipped and isinstance(item, ContractItem) and isinstance(report.longrepr, tuple):
         report.longrepr = (str(item.path), item.case.contract.in_position.line, report.longrepr[2])
 
@@ -97,6 +121,7 @@ class MistakeItem(pytest.Item):
     def __init__(self, *, text: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.text = text
+        self.facts: tuple[Mapping[str, Any], ...] = ()
         self.add_marker("contract")
 
     def setup(self) -> None:

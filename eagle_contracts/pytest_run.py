@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from eagle_contracts.catalog import PIPELINES, SUFFIXES, Catalog
 from eagle_contracts.facts import Fact
 from eagle_contracts.plan import Case
-from eagle_contracts.pytest_items import ContractFile, ContractItem, present
+from eagle_contracts.pytest_items import ContractFile, ContractItem, MistakeItem, Shown, present
 from eagle_contracts.report.summary import write_summary
 from eagle_contracts.requirements import missing
 from eagle_contracts.session import Session
@@ -124,12 +124,15 @@ class ContractRun:
         """Let a contract's report show its verdict."""
         report = yield
         present(report, item, call.excinfo.value if call.excinfo else None)
-        if report.when == "setup" and isinstance(item, ContractItem):
-            setattr(report, FACTS, list(item.facts))
+        if isinstance(item, (ContractItem, MistakeItem)):
+            setattr(report, FACTS, list(item.facts) if report.when == "setup" else [])
         return report
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count the checks that were executed, here or in another process, and keep what they found out."""
+        if hasattr(report, FACTS) and report.failed and isinstance(report.longrepr, str):
+            report.longrepr = cast(Any, Shown(report.longrepr, report.location[0], report.location[1] or 0))
         for fact in getattr(report, FACTS, ()):
             self._facts.append(Fact.from_json(fact))
         if report.when == "call" and any(name == "contract" for name, _ in report.user_properties):
