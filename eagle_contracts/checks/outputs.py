@@ -34,7 +34,7 @@ def check_equals(promise: Value, observation: Observation, context: Context) -> 
 
 def check_width(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if a tensor's width is not the product of symbols promised, such as `slots x target`."""
-    wanted, real = _product(promise, context)
+    wanted, real = product(promise, context)
     keys = context.concatenated or tuple(observation.data["outputs"][0])
     for key in keys:
         output = observation.data["outputs"][0].get(key, {})
@@ -48,7 +48,8 @@ def check_width(promise: Value, observation: Observation, context: Context) -> I
         )
 
 
-def _product(promise: Value, context: Context) -> tuple[int, str]:
+def product(promise: Value, context: Context) -> tuple[int, str]:
+    """Return what a width such as `slots x target` is on the twin, and in words on the real model."""
     known = {"slots": context.slots, "target": context.width}
     real = {"slots": context.slots, "target": context.real_width or 0}
     words = str(promise.data).split(" x ")
