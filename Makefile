@@ -21,7 +21,8 @@ contracts: environments
 	$(BIN)/python -m pytest --contracts
 
 test: environments
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests/unit tests/plugin -n 2
+	$(BIN)/python -m pytest tests/engines
 
 lint: base
 	$(BIN)/ruff check .

@@ -70,6 +70,7 @@ def _own_states(case: Case, environment: Environment, session: Session) -> tuple
         return None if stopped.status == "unavailable" else (environment.name, UNCLEAR)
     except SpecError:
         return None
-    if seen.states is None:
+    best = [slot.best for slot in seen.slots]
+    if seen.states is None or any(one is None or one.kind not in ("state", "final_normed") for one in best):
         return (environment.name, UNCLEAR)
-    return (environment.name, tuple(slot.best.k if slot.best else None for slot in seen.slots))
+    return (environment.name, tuple(one.k for one in best if one is not None))

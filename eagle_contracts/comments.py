@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-_NAME = re.compile(r"(?<![=:>] )(?<!is )\b(?:aux_\d+|slot[ _]\d+|hs\[\d+\]|final)(?![\w\[])")
+_NAME = re.compile(r"(?<![=:>] )(?<!is )\b(?:aux_\d+|slot[ _]\d+|hs\[\d+\]|final(?! norm))(?![\w\[])")
 _VALUE = re.compile(
     r"\b(?P<embed>embed(?:ding)?s?)\b"
     r"|(?P<normed>\b(?:after|with|post)[ -](?:the )?(?:final )?norm\b|\bnormed\b)"
-    r"|\b(?:layers?|blocks?|outputs?(?: of layers?)?|h)\s*\[?\s*"
+    r"|\b(?P<noun>layers?|blocks?|outputs?(?: of layers?)?|h)\s*\[?\s*"
     r"(?P<numbers>-?\d+(?:\s*,\s*(?:and\s+)?-?\d+|\s+and\s+-?\d+)*)",
     re.IGNORECASE,
 )
@@ -36,9 +36,11 @@ def claims(source: str) -> Iterator[Said]:
 def _pairs(line: int, comment: str) -> Iterator[Said]:
     """Pair names with what is said of them: one after each name, or as many after the last as there are names."""
     found = list(_NAME.finditer(comment))
+    if not found:
+        return
     ends = [*(match.start() for match in found[1:]), len(comment)]
     after = [list(_words(comment[match.end() : end])) for match, end in zip(found, ends, strict=True)]
-    if found and not any(after[:-1]) and len(after[-1]) == len(found):
+    if not any(after[:-1]) and len(after[-1]) == len(found):
         after = [[words] for words in after[-1]]
     for match, words in zip(found, after, strict=True):
         if len(words) == 1:
@@ -52,7 +54,13 @@ def _words(comment: str) -> Iterator[str]:
         elif match["normed"]:
             yield match["normed"]
         else:
-            yield from (f"layer {n}" for n in re.findall(r"-?\d+", match["numbers"]))
+            yield from (_counted(match["noun"], n) for n in re.findall(r"-?\d+", match["numbers"]))
+
+
+def _counted(noun: str, number: str) -> str:
+    """Return one of a list's numbers in the comment's own words: a state, a layer and an output are three things."""
+    singular = " ".join(word.removesuffix("s") for word in noun.lower().split())
+    return f"h[{number}]" if singular == "h" else f"{singular} {number}"
 
 
 def beside(source: str, shown: str, held: Mapping[str, str]) -> list[str]:

@@ -6,6 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eagle_contracts.facts import CONCAT, DUMP, ORDER, PARITY, SERVE, Fact, State
+from eagle_contracts.taps import as_hidden_states, make_tap
+
+PRECISION = ("wrong_dtype", "altered")
+"""Faults that leave every state what it is, so that they explain no other state further on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +26,8 @@ class _Sides:
     """A pipeline's facts by side, and what the draft was trained on as far as the run has seen it."""
 
     claim: tuple[State, ...]
-    text: str
     where: str
+    layers: int
     serve: tuple[Fact, ...]
     dump: Fact | None
     order: Fact | None
@@ -40,15 +44,17 @@ def conclude(facts: Iterable[Fact]) -> list[Conclusion]:
 
 
 def _sides(facts: Sequence[Fact]) -> _Sides:
-    def last(kind: str) -> Fact | None:
-        return next((fact for fact in reversed(facts) if fact.kind == kind), None)
+    def of(kind: str) -> Fact | None:
+        """Return the last fact of a kind, before all others the last one that breaks its contract."""
+        found = [fact for fact in reversed(facts) if fact.kind == kind]
+        return next((fact for fact in found if fact.fault), found[0] if found else None)
 
     serve = {fact.environment: fact for fact in facts if fact.kind == SERVE}
-    dump, order, concat, parity = last(DUMP), last(ORDER), last(CONCAT), last(PARITY)
+    dump, order, concat, parity = of(DUMP), of(ORDER), of(CONCAT), of(PARITY)
     return _Sides(
         claim=facts[0].claim,
-        text=facts[0].claim_text,
         where=facts[0].claim_where,
+        layers=facts[0].layers,
         serve=tuple(sorted(serve.values(), key=lambda fact: fact.rank)),
         dump=dump,
         order=order,
@@ -61,12 +67,16 @@ def _trained(dump: Fact | None, order: Fact | None, concat: Fact | None) -> tupl
     """Follow the names through the stages: what the draft read in training, as far as stages were seen."""
     if dump is None or dump.states is None:
         return None
-    names: Sequence[str | None] = [f"aux_{n}" for n in range(len(dump.states))]
+    files = dump.names or tuple(f"aux_{n}" for n in range(len(dump.states)))
+    names: Sequence[str | None] = files
     if concat is not None and concat.names is not None:
         names = concat.names
     elif order is not None and order.names is not None:
-        names = [name for name in order.names if name != "final"]
-    held = {f"aux_{n}": state for n, state in enumerate(dump.states)}
+        names = order.names[: len(files)]
+    held = dict(zip(files, dump.states, strict=False))
+    if concat is not None and order is not None and order.names is not None:
+        put = dict(zip(order.promised, order.names, strict=False))
+        names = [put.get(name, name) if name is not None else None for name in names]
     return tuple(held.get(name) if name is not None else None for name in names)
 
 
@@ -83,20 +93,26 @@ def _judged(sides: _Sides) -> tuple[str, str]:
     served = {fact.states for fact in sides.serve}
     if sides.trained == sides.claim:
         return _serving(sides, [fact for fact in sides.serve if fact.states != sides.claim])
-    if served == {sides.trained}:
+    if served == {sides.trained} and None not in sides.trained:
         return _both_alike(sides)
     if served == {sides.claim}:
         return _training(sides)
+    advice = (
+        "Bring serving's environments to one list first, then run again"
+        if len(served) > 1
+        else "Correct the side whose item fails first in the pipeline's order, then run again"
+    )
     return "undecided", (
         f"undecided: training gave {_listed(sides.trained)}, serving gives {_by_environment(sides.serve)}, and "
-        f"{sides.where} declares {_listed(sides.claim)}: no two of the three agree everywhere. Bring serving's "
-        f"environments to one list first, then run again"
+        f"{sides.where} declares {_listed(sides.claim)}: no two of the three agree everywhere. {advice}"
     )
 
 
 def _serving(sides: _Sides, wrong: Sequence[Fact]) -> tuple[str, str]:
     if not wrong:
         names = ", ".join(fact.environment for fact in sides.serve)
+        if (broken := _first_broken(sides)) is not None:
+            return _breaks(broken, f"the states in training and in serving ({names}) are those that {sides.where} says")
         return (
             "agreed",
             f"training and serving ({names}) both give the draft {_listed(sides.claim)}, as {sides.where} says",
@@ -111,10 +127,12 @@ def _serving(sides: _Sides, wrong: Sequence[Fact]) -> tuple[str, str]:
 def _both_alike(sides: _Sides) -> tuple[str, str]:
     """Training and serving agree, and not with the claim: a wrong label, unless the dump holds the claim."""
     both = _listed(sides.trained)
-    plain = all(isinstance(state, int) for state in sides.trained or ())
+    trained = sides.trained or ()
+    plain = [state for state in trained if isinstance(state, int) or state == "final_normed"]
     entered = sides.dump is not None and sides.dump.states == sides.claim
-    if plain and not entered:
-        text = f"hidden_states: [{', '.join(map(str, sides.trained or ()))}]"
+    if len(plain) == len(trained) and not entered:
+        taps = [make_tap(state if isinstance(state, int) else None, sides.layers) for state in plain]
+        text = as_hidden_states(taps, sides.layers)
         return "claim", (
             f"the declaration at {sides.where} is wrong: training and serving both give the draft {both}, not "
             f"{_listed(sides.claim)}. Write trained.taps: {{{text}}} there, and change neither side"
@@ -128,43 +146,68 @@ def _both_alike(sides: _Sides) -> tuple[str, str]:
 
 def _training(sides: _Sides) -> tuple[str, str]:
     head = f"serving gives {_listed(sides.claim)}, as {sides.where} says"
-    if sides.dump is not None and sides.dump.states != sides.claim:
+    wrong = _first_wrong(sides)
+    if wrong is None:
+        return "training", (
+            f"training is wrong: it gave {_listed(sides.trained)}, and {head}. Run the contracts of the dump and of "
+            f"the stages after it to see where it enters"
+        )
+    if not _misplaced(sides, wrong):
+        return _breaks(wrong, head)
+    place = f"{wrong.file} ({wrong.where})"
+    if wrong.kind == DUMP:
         return "dump", (
-            f"the dump is wrong: {sides.dump.file} ({sides.dump.where}) writes {_listed(sides.dump.states)}, and "
-            f"{head}. What was trained on these files was trained on other states than served"
+            f"the dump is wrong: {place} writes {_listed(wrong.states)}, and {head}. What was trained on these files "
+            f"was trained on other states than served"
         )
-    if sides.order is not None and _slots(sides.order) != _straight(sides):
+    if wrong.kind == ORDER:
         return "extraction", (
-            f"the extraction order is wrong: {sides.order.file} ({sides.order.where}) puts "
-            f"{_names(sides.order.names)}, the dump holds the declared states, and {head}"
+            f"the extraction order is wrong: {place} puts {_names(wrong.names)}, the dump holds the declared states, "
+            f"and {head}"
         )
-    if sides.concat is not None:
-        return "concat", (
-            f"the concatenation is wrong: {sides.concat.file} ({sides.concat.where}) joins "
-            f"{_names(sides.concat.names)}, the stages before it are right, and {head}"
-        )
-    return "training", (
-        f"training is wrong: it gave {_listed(sides.trained)}, and {head}. Run the contracts of the dump and of the "
-        f"stages after it to see where it enters"
+    return "concat", (
+        f"the concatenation is wrong: {place} joins {_names(wrong.names)}, the stages before it are right, and {head}"
     )
 
 
+def _breaks(stage: Fact, head: str) -> tuple[str, str]:
+    """Say that a stage puts the right things in the right order, and still breaks a promise of its contract."""
+    outcome, noun = {DUMP: ("dump", "dump"), ORDER: ("extraction", "extraction"), CONCAT: ("concat", "concatenation")}[
+        stage.kind
+    ]
+    return outcome, f"the {noun} is wrong: {stage.file} ({stage.where}) breaks its contract ({stage.fault}), and {head}"
+
+
 def _stage(sides: _Sides) -> str:
-    if sides.dump is not None and sides.dump.states != sides.claim:
-        return f"{sides.dump.file} ({sides.dump.where})"
-    if sides.order is not None and _slots(sides.order) != _straight(sides):
-        return f"{sides.order.file} ({sides.order.where})"
-    if sides.concat is not None:
-        return f"{sides.concat.file} ({sides.concat.where})"
-    return "a stage that this run has not seen"
+    wrong = _first_wrong(sides)
+    return "a stage that this run has not seen" if wrong is None else f"{wrong.file} ({wrong.where})"
 
 
-def _slots(order: Fact) -> tuple[str | None, ...]:
-    return tuple(name for name in order.names or () if name != "final")
+def _first_wrong(sides: _Sides) -> Fact | None:
+    """Return the first stage with other states, another order or a broken promise, precision coming last."""
+    moves = (fact for fact in _stages(sides) if _misplaced(sides, fact) or _is_grave(fact))
+    return next(moves, _first_broken(sides))
 
 
-def _straight(sides: _Sides) -> tuple[str, ...]:
-    return tuple(f"aux_{n}" for n in range(len(sides.claim)))
+def _is_grave(fact: Fact) -> bool:
+    return bool(fact.fault) and fact.fault.partition(":")[0] not in PRECISION
+
+
+def _first_broken(sides: _Sides) -> Fact | None:
+    return next((fact for fact in _stages(sides) if fact.fault), None)
+
+
+def _stages(sides: _Sides) -> list[Fact]:
+    return [fact for fact in (sides.dump, sides.order, sides.concat) if fact is not None]
+
+
+def _misplaced(sides: _Sides, stage: Fact) -> bool:
+    """Tell whether a dump holds other states than claimed, or a stage begins with other tensors than the dump's."""
+    if stage.kind == DUMP:
+        return stage.states != sides.claim
+    files = (sides.dump.names if sides.dump else None) or tuple(f"aux_{n}" for n in range(len(sides.claim)))
+    names = stage.names or ()
+    return names != files if stage.kind == CONCAT else names[: len(files)] != files
 
 
 def _without_training(sides: _Sides) -> tuple[str, str]:
@@ -185,6 +228,8 @@ def _without_training(sides: _Sides) -> tuple[str, str]:
 
 def _without_serving(sides: _Sides) -> tuple[str, str]:
     if sides.trained == sides.claim:
+        if (broken := _first_broken(sides)) is not None:
+            return _breaks(broken, "serving was not observed here")
         return "undecided", (
             f"training gave {_listed(sides.claim)}, as {sides.where} says; serving was not observed here, so the two "
             f"sides are not compared"

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from eagle_contracts.comments import beside
 from eagle_contracts.observation import Observation
 from eagle_contracts.plan import Case
-from eagle_contracts.spec.model import Value
+from eagle_contracts.spec.model import Ref, Value
 from eagle_contracts.taps import Tap, as_hidden_states, describe
 
 State: TypeAlias = int | str | None
@@ -23,8 +23,10 @@ _KINDS = {"sglang.capture": SERVE, "sglang.dump": DUMP, "compare": PARITY}
 class Fact:
     """One side of a hand-off as it was seen.
 
-    `states` are the states in its slots, `names` the upstream tensors it is made of, `where` the place to change,
-    `file` the code that was run. `claim` is what the pipeline declares, with its text and place.
+    `states` are the states in its slots, `names` a dump's files for them or the upstream tensors that a stage's result
+    is made of, `where` the place to change, `file` the code that was run. `claim` is what the pipeline declares, with
+    its text and place, for a target of `layers` layers. `fault` is the first promise of its own contract that it does
+    not keep, as `diagnosis: sentence`, or nothing; `promised` are the names by which a stage's result is read on.
     """
 
     pipeline: str
@@ -41,6 +43,9 @@ class Fact:
     key: str = ""
     said: tuple[str, ...] = ()
     rank: int = 0
+    layers: int = 0
+    fault: str = ""
+    promised: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the fact as plain JSON values."""
@@ -63,7 +68,12 @@ class Claimed:
 
 
 def facts_of(
-    case: Case, observation: Observation, claimed: Claimed, given: Mapping[str, Value], dumped: Observation | None
+    case: Case,
+    observation: Observation,
+    claimed: Claimed,
+    given: Mapping[str, Value],
+    dumped: Observation | None,
+    fault: str = "",
 ) -> Iterator[Fact]:
     """Yield what an unbroken case found out; `dumped` is the dump that its stage read, if it read one."""
     kind = _kind(case)
@@ -81,8 +91,11 @@ def facts_of(
         kind=kind,
         environment=case.environment.name,
         rank=list(case.pipeline.environments).index(case.environment.name),
-        states=_states(kind, observation),
-        names=_names(kind, observation),
+        states=_states(case, kind, observation),
+        names=_names(case, kind, observation),
+        layers=claimed.layers,
+        fault=fault,
+        promised=_read_on(case, kind),
         said=_said(case, kind, observation, dumped, claimed.layers, given),
         **place,
         **common,
@@ -103,14 +116,19 @@ def _said(
         return ()
     held = {name: _shown(_state(report), layers) for name, report in source.data["named"].items()}
     if kind == ORDER:
-        names = _names(kind, observation) or ()
-        held = {f"hs[{n}]": held[name] for n, name in enumerate(names) if name in held}
+        names = _names(case, kind, observation) or ()
+        held |= {place: held[name] for n, name in enumerate(names) if name in held for place in _spelled(n)}
     file = _place(case, kind, given)["file"]
     path = case.pipeline.folder / file.rpartition(case.contract.document.shown.rpartition("/")[0] + "/")[2]
     try:
         return tuple(beside(path.read_text(encoding="utf-8"), file, held))
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return ()
+
+
+def _spelled(n: int) -> tuple[str, str]:
+    """Return how comments call the n-th tensor of a stage's result."""
+    return f"hs[{n}]", f"slot {n}"
 
 
 def _shown(state: State, layers: int) -> str:
@@ -126,17 +144,31 @@ def _kind(case: Case) -> str | None:
     return _KINDS.get(case.subject.name)
 
 
-def _states(kind: str, observation: Observation) -> tuple[State, ...] | None:
+def _states(case: Case, kind: str, observation: Observation) -> tuple[State, ...] | None:
     if observation.refusal is not None:
         return ("refused",)
     if kind == SERVE:
         return tuple(_state(slot.report) for slot in observation.slots)
     if kind == DUMP:
         named = observation.data["named"]
-        return tuple(_state(named[name]) for name in sorted(named, key=_number) if name.startswith("aux_"))
+        return tuple(_state(named[name]) for name in _files(case, observation))
     if kind == PARITY:
         return tuple(_state(report) for report in observation.data["sides"]["train"])
     return None
+
+
+def _files(case: Case, observation: Observation) -> list[str]:
+    """Return a dump's files for slots, in order: those of the group that the contract holds against a list of taps."""
+    groups = [e.value.data for e in case.contract.expect if e.kind == "slots" and isinstance(e.value.data, Mapping)]
+    many = [str(key) for group in groups for key, value in group.items() if _is_list(value)]
+    found = [name for name in observation.data["named"] if name.rpartition("_")[0] in (many or ["aux"])]
+    return sorted(found, key=_number)
+
+
+def _is_list(promised: object) -> bool:
+    if isinstance(promised, Ref):
+        return promised.name == "trained.taps"
+    return isinstance(promised, Mapping) and any(isinstance(part, list) for part in promised.values())
 
 
 def _number(name: str) -> int:
@@ -151,14 +183,42 @@ def _state(report: Mapping[str, Any]) -> State:
     return best["k"] if best["kind"] == "state" else str(best["label"])
 
 
-def _names(kind: str, observation: Observation) -> tuple[str | None, ...] | None:
-    """Return the upstream tensors in the order in which a stage puts them, as its first request shows."""
+def _names(case: Case, kind: str, observation: Observation) -> tuple[str | None, ...] | None:
+    """Return a dump's files for slots, or the upstream tensors in the order in which a stage puts them.
+
+    A stage's are those of the first request in which they are not as its contract promises, else of the first.
+    """
+    if observation.refusal is not None:
+        return None
+    if kind == DUMP:
+        return tuple(_files(case, observation))
     if kind not in (ORDER, CONCAT):
         return None
-    output = observation.data["outputs"][0].get("hidden_states", {})
-    return tuple(
-        part["name"] if part["how"] in ("exact", "near", "rounded") else None for part in output.get("parts", [])
-    )
+    key, promised = _promised(case, kind)
+    every = [
+        tuple(_part(part, number) for part in outputs.get(key, {}).get("parts", []))
+        for number, outputs in enumerate(observation.data["outputs"])
+    ]
+    return next((names for names in every if list(names) != promised), every[0])
+
+
+def _promised(case: Case, kind: str) -> tuple[str, object]:
+    """Return the output that a stage's contract speaks of first, and the names promised for it."""
+    data = next(e.value.data for e in case.contract.expect if e.kind == kind)
+    pairs = list(data.items()) if isinstance(data, Mapping) else []
+    return (str(pairs[0][0]), pairs[0][1]) if pairs else ("hidden_states", None)
+
+
+def _read_on(case: Case, kind: str) -> tuple[str, ...]:
+    names = _promised(case, kind)[1] if kind == ORDER else None
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
+
+def _part(part: Mapping[str, Any], number: int) -> str | None:
+    if part["how"] == "unknown" or part["name"] is None:
+        return None
+    name = f"a part of {part['name']}" if part["how"] == "partial" else str(part["name"])
+    return name if part["request"] in (None, number) else f"{name} of another request"
 
 
 def _place(case: Case, kind: str, given: Mapping[str, Value]) -> dict[str, str]:
@@ -168,7 +228,8 @@ def _place(case: Case, kind: str, given: Mapping[str, Value]) -> dict[str, str]:
         return {"where": str(given["layer_ids"].position), "key": "draft.layer_ids"}
     if kind == DUMP:
         overlay = case.contract.with_["overlay"]
-        return {"where": str(overlay.position), "file": f"{folder}/{overlay.data}"}
+        named = overlay.data.get("script") if isinstance(overlay.data, Mapping) else overlay.data
+        return {"where": str(overlay.position), "file": f"{folder}/{named}"}
     if kind in (ORDER, CONCAT):
         call = str(given["call"].data)
         file = f"{folder}/{call.partition('::')[0]}" if "::" in call else call

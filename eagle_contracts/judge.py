@@ -53,7 +53,17 @@ def _facts(case: Case, session: Session, seen: Seen) -> Iterator[Fact]:
             session.observe(producer).observation for producer in one.upstream if producer.subject.name == "sglang.dump"
         ]
         given = parameters(one, session.overrides)
-        yield from facts_of(one, observed.observation, claimed, given, dumps[0] if dumps else None)
+        fault = _fault(one, session, observed)
+        yield from facts_of(one, observed.observation, claimed, given, dumps[0] if dumps else None, fault)
+
+
+def _fault(case: Case, session: Session, seen: Seen) -> str:
+    """Return the first promise of a case's whole contract that its observation does not keep."""
+    try:
+        broken = session.mismatches(replace(case, expectations=case.contract.expect), seen)
+    except SpecError:
+        return ""
+    return f"{broken[0].diagnosis or 'inconclusive'}: {broken[0].sentence}" if broken else ""
 
 
 def _of_promise(mismatches: Sequence[Mismatch]) -> Verdict:

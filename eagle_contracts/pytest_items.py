@@ -12,7 +12,6 @@ from eagle_contracts.judge import judge
 from eagle_contracts.plan import Case, Planner
 from eagle_contracts.report.terminal import render
 from eagle_contracts.spec.errors import SpecError, fail
-from eagle_contracts.spec.load import load_contract
 from eagle_contracts.spec.model import Contract
 from eagle_contracts.verdict import Verdict
 
@@ -50,11 +49,14 @@ class ContractFile(pytest.File):
         pipeline = self._pipeline()
         if self.path == self.path.parent / pipeline.document.path.name:
             return
-        contract = load_contract(self.path, pipeline, self.run.shown(self.path))
+        contract = self.run.catalog.contract(self.path)
         _check_marks(contract)
         labels = {name: self.run.session.label(pipeline, e) for name, e in pipeline.environments.items()}
         planner = Planner(
-            pipeline=pipeline, labels=labels, overrides=self.run.overrides, siblings=self.run.siblings(self.path.parent)
+            pipeline=pipeline,
+            labels=labels,
+            overrides=self.run.overrides,
+            siblings=self.run.catalog.siblings(self.path.parent),
         )
         for case in planner.cases(contract):
             # Given as text, pytest reads the bracket as it reads it in its cache: else 9.2's `--lf` finds no such item.
@@ -62,7 +64,7 @@ class ContractFile(pytest.File):
             yield ContractItem.from_parent(self, name=case.name, nodeid=nodeid, case=case, run=self.run)
 
     def _pipeline(self) -> Any:
-        return self.run.pipeline_beside(self.path)
+        return self.run.catalog.pipeline_beside(self.path)
 
 
 def _check_marks(contract: Contract) -> None:

@@ -5,28 +5,29 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+import time
+from collections.abc import Generator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from eagle_contracts.catalog import PIPELINES, SUFFIXES, Catalog
 from eagle_contracts.facts import Fact
 from eagle_contracts.plan import Case
 from eagle_contracts.pytest_items import ContractFile, ContractItem, present
 from eagle_contracts.report.summary import write_summary
 from eagle_contracts.requirements import missing
 from eagle_contracts.session import Session
-from eagle_contracts.spec.errors import SpecError, fail, suggest
-from eagle_contracts.spec.load import load_contract, load_pipeline
-from eagle_contracts.spec.model import Contract, Pipeline, Value
+from eagle_contracts.spec.errors import SpecError
+from eagle_contracts.spec.model import Value
 from eagle_contracts.spec.overrides import parse_overrides
-from eagle_contracts.spec.position import Position
 
 FACTS = "eagle_contracts_facts"
 """The attribute of a report that carries facts from an xdist worker to the process that concludes."""
 
-SUFFIXES = (".yaml", ".yml")
-PIPELINES = ("pipeline.yaml", "pipeline.yml")
+SINCE = "eagle_contracts_since"
+"""The key under which a process of pytest-xdist is told when the run began."""
 
 
 class ContractRun:
@@ -37,13 +38,14 @@ class ContractRun:
         self._is_xdist_worker = hasattr(config, "workerinput")
         self._where = config.invocation_params.dir
         self._paths = [config.rootpath / path for path in config.getini("contracts_paths")]
-        self._pipelines: dict[Path, Pipeline | SpecError] = {}
+        self.catalog = Catalog(root=config.rootpath, where=self._where)
         self._checks = 0
         self._nothing_checked = False
         self._facts: list[Fact] = []
         self.overrides = _overrides(config)
         self.strict: bool = config.getoption("--contracts-strict")
-        self.session = Session(config.rootpath, self.overrides, fresh=config.getoption("--contracts-fresh"))
+        self._since = _since(config)
+        self.session = Session(config.rootpath, self.overrides, since=self._since)
         given = config.getoption("file_or_dir")
         if not given:
             config.args[:] = self._default_arguments()
@@ -57,7 +59,7 @@ class ContractRun:
             return [str(self._where)]
         there = [path for path in self._paths if path.exists()]
         if not there:
-            named = ", ".join(self.shown(path) for path in self._paths)
+            named = ", ".join(self.catalog.shown(path) for path in self._paths)
             raise pytest.UsageError(
                 f"--contracts found no contracts: there is no {named} (ini value contracts_paths); name a folder on "
                 f"the command line, or write a first contract there"
@@ -67,50 +69,14 @@ class ContractRun:
     def _require(self, names: str) -> None:
         """Stop the run unless everything required is there; a run that skips it all would look like a green one."""
         wanted = [name.strip() for name in names.split(",") if name.strip()]
-        problems = missing(wanted, [Path(argument) for argument in self._config.args], self)
+        problems = missing(wanted, [Path(argument) for argument in self._config.args], self.catalog, self.session)
         if problems:
             raise pytest.UsageError("--contracts-require: " + "; ".join(problems))
 
-    def shown(self, path: Path) -> str:
-        """Return a path as messages show it: from where pytest was started, if it lies below."""
-        for base in (self._where, self._config.rootpath):
-            if path.is_relative_to(base):
-                return str(path.relative_to(base))
-        return str(path)
-
-    def pipeline_beside(self, path: Path) -> Pipeline:
-        """Return the pipeline that a contract belongs to, read once; raises `SpecError`."""
-        folder = path.parent
-        if folder not in self._pipelines:
-            file = next((folder / name for name in PIPELINES if (folder / name).is_file()), None)
-            if file is None:
-                raise fail(
-                    Position(path=self.shown(path), line=1, column=1),
-                    f"there is no {PIPELINES[0]} beside this file",
-                    "every YAML file under a contracts path is a contract or the pipeline beside it: write the "
-                    "pipeline, or move this file elsewhere",
-                )
-            try:
-                self._pipelines[folder] = load_pipeline(file, self.shown(file))
-            except SpecError as error:
-                self._pipelines[folder] = error
-        found = self._pipelines[folder]
-        if isinstance(found, SpecError):
-            raise found
-        return found
-
-    def siblings(self, folder: Path) -> Callable[[str, Value], Contract]:
-        """Return how contracts of one folder are found by name."""
-
-        def find(name: str, named: Value) -> Contract:
-            files = [folder / f"{name}{suffix}" for suffix in SUFFIXES]
-            file = next((file for file in files if file.is_file()), None)
-            if file is None:
-                there = sorted(p.stem for p in folder.iterdir() if p.suffix in SUFFIXES and p.name not in PIPELINES)
-                raise fail(named.position, f"no contract beside this one is called '{name}'", suggest(name, there))
-            return load_contract(file, self.pipeline_beside(file), self.shown(file))
-
-        return find
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a process of pytest-xdist when the run began, so that `--contracts-fresh` observes once for them all."""
+        node.workerinput[SINCE] = self._since
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take every YAML file under a contracts path, beside or below a pipeline, or named on the command line."""
@@ -192,6 +158,13 @@ class ContractRun:
     def pytest_unconfigure(self) -> None:
         """End all workers."""
         self.session.close()
+
+
+def _since(config: pytest.Config) -> float:
+    """Return since when observations may be read: from ever, or from this run's own start, in all its processes."""
+    if not config.getoption("--contracts-fresh"):
+        return 0.0
+    return float(getattr(config, "workerinput", {}).get(SINCE, time.time()))
 
 
 def _overrides(config: pytest.Config) -> Mapping[str, Value]:

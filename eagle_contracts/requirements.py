@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from eagle_contracts.catalog import Catalog
 from eagle_contracts.session import Session
 from eagle_contracts.spec.errors import SpecError, nearest
 from eagle_contracts.spec.model import Environment, Pipeline
@@ -16,30 +16,21 @@ from eagle_contracts.workers.environments import Unavailable
 GPU = "gpu"
 
 
-class Run(Protocol):
-    """What is needed of a run: its session, and its pipelines."""
-
-    session: Session
-
-    def pipeline_beside(self, path: Path) -> Pipeline:
-        """Return the pipeline of a folder."""
-
-
-def missing(wanted: Sequence[str], arguments: Sequence[Path], run: Run) -> list[str]:
+def missing(wanted: Sequence[str], arguments: Sequence[Path], catalog: Catalog, session: Session) -> list[str]:
     """Return a sentence for each name that is not there: gpu, an environment, an engine or an installed package."""
     if not wanted:
         return []
-    found = list(_environments(arguments, run))
-    return [sentence for name in wanted if (sentence := _problem(name, found, run)) is not None]
+    found = list(_environments(arguments, catalog))
+    return [sentence for name in wanted if (sentence := _problem(name, found, session)) is not None]
 
 
-def _problem(name: str, found: Sequence[tuple[Pipeline, Environment]], run: Run) -> str | None:
+def _problem(name: str, found: Sequence[tuple[Pipeline, Environment]], session: Session) -> str | None:
     if name == GPU:
         return None if has_gpu() else "this machine has no GPU"
     meant = [(p, e) for p, e in found if name == e.name or (e.engine is not None and e.engine.name == name)]
     if not meant:
         return None if _installed(name) else _unknown(name, found)
-    answers = [run.session.engines.environment(pipeline, environment) for pipeline, environment in meant]
+    answers = [session.engines.environment(pipeline, environment) for pipeline, environment in meant]
     reasons = [answer.message for answer in answers if isinstance(answer, Unavailable)]
     return reasons[0] if len(reasons) == len(answers) else None
 
@@ -58,14 +49,14 @@ def _installed(name: str) -> bool:
     return True
 
 
-def _environments(arguments: Sequence[Path], run: Run) -> Iterator[tuple[Pipeline, Environment]]:
+def _environments(arguments: Sequence[Path], catalog: Catalog) -> Iterator[tuple[Pipeline, Environment]]:
     """Yield the environments of every pipeline below the run's paths; a broken pipeline has an item that says so."""
     for argument in arguments:
         place = Path(str(argument).partition("::")[0])
         folders = [place.parent] if place.is_file() else [file.parent for file in sorted(place.rglob("pipeline.y*ml"))]
         for folder in folders:
             try:
-                pipeline = run.pipeline_beside(folder / "pipeline.yaml")
+                pipeline = catalog.pipeline_beside(folder / "pipeline.yaml")
             except SpecError:
                 continue
             for environment in pipeline.environments.values():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eagle_contracts.checks import CHECKS, Context
+from eagle_contracts.checks.slots import is_grouped
 from eagle_contracts.engines import EngineTable, Unrunnable
 from eagle_contracts.observation import Observation, Refusal, observation_from_json
 from eagle_contracts.plan import Case, break_of, parameters, widths_of
@@ -24,7 +27,7 @@ from eagle_contracts.verdict import Mismatch
 from eagle_contracts.workers.client import Answer, Failure
 from eagle_contracts.workers.environments import Resolved
 from eagle_contracts.workers.pool import Call, Engine, Pool, Result
-from eagle_contracts.workers.store import Store, is_for_this_run, key_for_this_run, key_of
+from eagle_contracts.workers.store import Store, is_for_this_run, is_full, key_for_this_run, key_of
 
 ORACLE_TOLERANCE = 1e-5
 """How far an engine's own stream may be from transformers' on a float32 twin before no verdict is given."""
@@ -67,12 +70,12 @@ class Session:
     """Everything that cases of one run share; workers start when first needed and end with `close`."""
 
     def __init__(
-        self, root: Path, overrides: Mapping[str, Value], pool: Pool | None = None, *, fresh: bool = False
+        self, root: Path, overrides: Mapping[str, Value], pool: Pool | None = None, *, since: float = 0.0
     ) -> None:
         self.root, self.overrides = root, overrides
         self.home = home_folder(root)
         self.engines = EngineTable(root, self.home)
-        self.store = Store(self.home / "store", fresh=fresh)
+        self.store = Store(self.home / "store", since=since)
         self._pool = pool or Pool()
         self._memory = _Memory()
 
@@ -256,6 +259,7 @@ class Session:
             "declared": self._wanted(case, twin),
             "inputs": {name: str(seen.folder) for name, seen in upstream.items()},
             "roots": [str(root) for root in _roots(upstream)],
+            "names": _names(case),
         }
         read = {name: seen.key for name, seen in upstream.items()}
         return self._through(engine, case.subject.observe, params, [twin.digest, read], read=tuple(read.values()))
@@ -267,7 +271,7 @@ class Session:
         """Return the states declared by the first `slots` promise, as plain data: a list, or a list for each group."""
         scope = Scope(pipeline=case.pipeline, environment=case.environment, overrides=self.overrides)
         for value in [resolve(e.value, scope) for e in case.contract.expect if e.kind == "slots"][:1]:
-            if isinstance(value.data, Mapping) and "aux" in value.data:
+            if is_grouped(value):
                 return None
             return ["final_normed" if tap.k is None else tap.k for tap in parse_taps(value, twin.layers)]
         return None
@@ -312,24 +316,49 @@ class Session:
         def make(folder: Path) -> Mapping[str, Any] | None:
             result = call(function, {**params, "out": str(folder)})
             if isinstance(result, Failure):
-                failures.append(result)
+                failures.append(self._without_room() if _has_no_room(result, folder) else result)
                 return None
             prepared = self._pool.prepared(engine)
             info = prepared.value if isinstance(prepared, Answer) else {}
             return {"value": result.value, "seconds": result.seconds, "engine": info}
 
         try:
-            record = self.store.through(key, make, again=usable is not None and not usable())
+            record = self.store.through(key, make, usable=usable)
         except OSError as error:
-            words = f"{error.strerror or error} ({self.store.folder})"
-            return Failure(kind="store", type=type(error).__name__, message=words, traceback="", log="")
+            return self._without_room(error)
         if record is None:
             return failures[0]
         return Answer(value=record, seconds=record["seconds"])
 
+    def _without_room(self, error: OSError | None = None) -> Failure:
+        """Return the failure of a record that the disk did not take."""
+        told = error or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        words = f"{told.strerror or told} ({self.store.folder})"
+        return Failure(kind="store", type=type(told).__name__, message=words, traceback="", log="")
+
+
+def _has_no_room(failure: Failure, folder: Path) -> bool:
+    """Tell whether a worker failed since the disk is full: what it raised then has many names."""
+    return failure.kind == "exception" and (os.strerror(errno.ENOSPC) in failure.message or is_full(folder))
+
 
 def _roots(upstream: Mapping[str, Seen]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(root for seen in upstream.values() for root in seen.roots))
+
+
+def _names(case: Case) -> dict[str, dict[str, list[str]]]:
+    """Return the names that producers promise for the tensors in their lists, by input and key."""
+    promised = {
+        source: {
+            str(key): [str(name) for name in names]
+            for expectation in producer.contract.expect
+            if expectation.kind == "order" and isinstance(expectation.value.data, Mapping)
+            for key, names in expectation.value.data.items()
+            if isinstance(names, list)
+        }
+        for source, producer in case.producers.items()
+    }
+    return {source: lists for source, lists in promised.items() if lists}
 
 
 def _keys(value: Value) -> tuple[str, ...]:

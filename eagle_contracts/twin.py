@@ -76,15 +76,15 @@ class Twin:
 
     @property
     def digest(self) -> str:
-        """Twenty hex digits over all that the weights and the reference states depend on."""
-        parts = [GENERATION, self.target, self.draft, self.prompts, self.seed]
+        """Twenty hex digits over all that the weights and states depend on; the ids to capture are not among it."""
+        parts = [GENERATION, self.target, without_layer_ids(self.draft), self.prompts, self.seed]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
     def as_json(self) -> dict[str, Any]:
         """What a worker needs to write the twin down."""
         return {
             "target": dict(self.target),
-            "draft": dict(self.draft),
+            "draft": without_layer_ids(self.draft),
             "layers": self.layers,
             "prompts": [list(p) for p in self.prompts],
             "seed": self.seed,

@@ -34,18 +34,35 @@ def check_equals(promise: Value, observation: Observation, context: Context) -> 
 
 def check_width(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if a tensor's width is not the product of symbols promised, such as `slots x target`."""
-    wanted, real = product(promise, context)
-    keys = context.concatenated or tuple(observation.data["outputs"][0])
-    for key in keys:
-        output = observation.data["outputs"][0].get(key, {})
-        found = output.get("shape", [0, 0])[-1] if output.get("kind") == "tensor" else None
-        if found is None or found == wanted:
-            continue
-        fewer = found < wanted and found % context.width == 0
-        yield Mismatch(
-            diagnosis="missing_slot" if fewer else "wrong_width",
-            sentence=f"{key} is {found} wide where {promise.data} is {wanted} on the twin{real}",
-        )
+    for key, symbols in _widths(promise, context):
+        wanted, real = product(symbols, context)
+        expected = f"where {symbols.data} is {wanted} on the twin{real}"
+        for number, outputs in enumerate(observation.data["outputs"]):
+            output = outputs.get(key)
+            found = _last(output)
+            if found == wanted:
+                continue
+            fewer = output is None or (found is not None and found < wanted and found % context.width == 0)
+            fewer = fewer and not (output and output["shape"][0] > context.requests[number])
+            is_ = f"is {found} wide" if found is not None else "is no tensor" if output else "is not there"
+            yield Mismatch(diagnosis="missing_slot" if fewer else "wrong_width", sentence=f"{key} {is_} {expected}")
+            break
+
+
+def _widths(promise: Value, context: Context) -> Iterator[tuple[str, Value]]:
+    """Yield each output's key and the product promised for it; a product alone is of what `concat` names."""
+    if isinstance(promise.data, Mapping):
+        yield from ((str(key), promise.child(key)) for key in promise.data)
+        return
+    if not context.concatenated:
+        hint = f"write width: {{OUTPUT: {promise.data}}}"
+        raise fail(promise.position, "a width alone is of what concat promises, and nothing here does", hint)
+    yield from ((key, promise) for key in context.concatenated)
+
+
+def _last(output: Mapping[str, Any] | None) -> int | None:
+    shape = output.get("shape") if output and output["kind"] == "tensor" else None
+    return int(shape[-1]) if shape else None
 
 
 def product(promise: Value, context: Context) -> tuple[int, str]:
@@ -96,7 +113,7 @@ def _wrong(
     output = outputs[key]
     parts: list[Part] = output.get("parts", [])
     rows = context.requests[number]
-    if output["kind"] == "tensor" and output["shape"][:1] != [rows] and output["shape"][0] % rows == 0:
+    if len(names) > 1 and output.get("shape", [])[:1] == [rows * len(names)]:
         shape, whole = output["shape"], [rows, len(names) * context.width]
         return "wrong_width", f"it is {shape} where {whole} is wanted: joined along the token axis"
     if not parts:
@@ -104,8 +121,15 @@ def _wrong(
             "wrong_width",
             f"it holds no tensor {context.width} wide a slot ({output.get('shape') or output['kind']})",
         )
-    found = [str(part["name"]) if part["how"] != "unknown" else "" for part in parts]
-    return _wrong_request(parts, number) or _wrong_names(found, names, outputs) or _inexact(parts)
+    found = [_name(part, names[n] if n < len(names) else "") for n, part in enumerate(parts)]
+    return _wrong_request(parts, number) or _wrong_names(found, names, outputs) or _inexact(parts, rows)
+
+
+def _name(part: Part, wanted: str) -> str:
+    """Return the upstream tensor that a part is: the wanted one, where several hold the same values."""
+    if part["how"] == "unknown":
+        return ""
+    return wanted if wanted in part.get("also", ()) else str(part["name"])
 
 
 def _wrong_request(parts: Sequence[Part], number: int) -> tuple[str, str] | None:
@@ -134,19 +158,21 @@ def _wrong_names(found: list[str], names: Sequence[str], outputs: Mapping[str, A
         return "wrong_width", f"{head}: {len(found)} slots, and {len(names)} are declared"
     if len(found) == len(set(found)) and len(found) == len(names) and len(names) > 1:
         return "other_state", head
-    if missing:
-        return "missing_slot", f"{head}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} nowhere in it"
-    return "duplicated", head
+    twice = [name for name in dict.fromkeys(found) if found.count(name) > 1]
+    lost = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} nowhere in it"
+    if twice and len(found) == len(names):
+        return "duplicated", f"{head}: {', '.join(twice)} more than once, and {lost}"
+    return "missing_slot", f"{head}: {lost}"
 
 
 def _everything(outputs: Mapping[str, Any]) -> set[str]:
     return {part["name"] for output in outputs.values() for part in output.get("parts", []) if part["how"] != "unknown"}
 
 
-def _inexact(parts: Sequence[Part]) -> tuple[str, str] | None:
+def _inexact(parts: Sequence[Part], rows: int) -> tuple[str, str] | None:
     for n, part in enumerate(parts):
         if part["how"] == "partial":
-            return "missing_tokens", f"part {n} is {part['name']} with {part['shape'][0]} rows, not all of them"
+            return "missing_tokens", f"part {n} is {part['name']} with {part['shape'][0]} rows for {rows} tokens"
         if part["how"] == "rounded":
             return "wrong_dtype", f"part {n} is {part['name']} in {part['dtype']} (error {part['error']:.1e})"
         if part["how"] == "near":

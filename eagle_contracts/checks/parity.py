@@ -28,18 +28,29 @@ def check_same(promise: Value, observation: Observation, context: Context) -> It
         return
     declared = _states(train)
     if declared is None:
-        worst = max((one["error"] if one["error"] is not None else 1e30 for one in between), default=1e30)
-        sentence = f"training and serving differ (largest error {worst:.1e}), and a slot of training is no plain state"
+        sentence = f"training and serving differ{_by(between)}, and a slot of training is no plain state"
         yield Mismatch(diagnosis="other_state", sentence=sentence)
         return
+    diagnosis: str | None
     diagnosis, sentence = diagnose(slots_from(declared, serve), context.layers)
-    if diagnosis is None:
-        diagnosis, sentence = "missing_slot", f"both sides have {len(train)} slots where {len(taps)} are claimed"
+    if diagnosis is None and len(train) != len(taps):
+        diagnosis = "missing_slot" if len(train) < len(taps) else "wrong_width"
+        sentence = f"both sides have {len(train)} slots where {len(taps)} are claimed"
+    elif diagnosis is None:
+        diagnosis, sentence = "altered", f"every slot holds the same state, but the values differ{_by(between)}"
     yield Mismatch(
         diagnosis=None if diagnosis == "inconclusive" else diagnosis,
         sentence=f"serving against training: {sentence}",
         slots=tuple(_evidence(declared, serve)),
     )
+
+
+def _by(between: Sequence[Mapping[str, Any]]) -> str:
+    """Say how far apart two sides are, where their shapes let them be compared."""
+    errors = [one["error"] for one in between]
+    if not errors or None in errors:
+        return " in their number of rows or slots"
+    return f" (largest error {max(errors):.1e})"
 
 
 def _agrees(one: Mapping[str, Any]) -> bool:

@@ -24,7 +24,7 @@ def check_slots(promise: Value, observation: Observation, context: Context) -> I
     if observation.refusal is not None:
         yield refused(observation.refusal)
         return
-    if _is_grouped(promise):
+    if is_grouped(promise):
         yield from _grouped(promise, observation, context.layers)
         return
     taps = parse_taps(promise, context.layers)
@@ -44,19 +44,25 @@ def refused(refusal: Refusal) -> Mismatch:
     )
 
 
-def _is_grouped(promise: Value) -> bool:
+def unreadable(files: Sequence[str]) -> Mismatch:
+    """Return the mismatch of files that hold no tensors, or only half of one; each is `REQUEST/FILE: reason`."""
+    count = "one of the files" if len(files) == 1 else f"{len(files)} of the files"
+    return Mismatch(
+        diagnosis="unreadable",
+        sentence=f"{count} cannot be read as tensors without unpickling objects: {files[0]}",
+        details=tuple(files[1:4]),
+    )
+
+
+def is_grouped(promise: Value) -> bool:
+    """Tell whether a promise is a map from files to taps, not one list of taps."""
     return isinstance(promise.data, Mapping) and not any(key in CONVENTIONS for key in promise.data)
 
 
 def _grouped(promise: Value, observation: Observation, layers: int) -> Iterator[Mismatch]:
     """Yield what is wrong with a dump's files: unreadable ones first, then each group's states and types."""
-    bad = observation.data.get("unreadable", [])
-    if bad:
-        yield Mismatch(
-            diagnosis="unreadable",
-            sentence=f"{len(bad)} of the files cannot be read as tensors without unpickling objects: {bad[0]}",
-            details=tuple(bad[1:4]),
-        )
+    if bad := observation.data.get("unreadable"):
+        yield unreadable(bad)
         return
     named: Mapping[str, Any] = observation.data.get("named", {})
     assert isinstance(promise.data, Mapping)
@@ -76,6 +82,11 @@ def _group(
         found = ", ".join(named) or "none"
         sentence = f"no request has {', '.join(f'{name}.pt' for name in missing)} (files found: {found})"
         yield Mismatch(diagnosis="missing_slot", sentence=sentence)
+        return
+    if flat := [name for name in names if named[name]["outcome"] == "nothing"]:
+        shape = named[flat[0]].get("shape")
+        sentence = f"{flat[0]}.pt is {shape}, and a state is [tokens, hidden size]"
+        yield Mismatch(diagnosis="wrong_width", sentence=sentence)
         return
     seen = [slot_from_json(named[name]) for name in names]
     yield from _held(taps, names, seen, layers, promise)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from eagle_contracts.conclude import conclude
 from eagle_contracts.facts import Fact
 
 COLUMNS = 100
+
+
+def _by_place(said: Sequence[str]) -> Iterator[str]:
+    """Yield each place once, with what is said there below it."""
+    last = ""
+    for line in said:
+        place, _, words = line.partition("  ")
+        if place != last:
+            yield place
+        last = place
+        yield f"  {words}"
 
 
 def write_summary(facts: Sequence[Fact], write: Callable[..., Any], section: Callable[..., Any]) -> None:
@@ -20,7 +31,7 @@ def write_summary(facts: Sequence[Fact], write: Callable[..., Any], section: Cal
     said = list(dict.fromkeys(line for fact in facts for line in fact.said))
     if said:
         write("comments say, and what was measured:")
-        for line in said:
+        for line in _by_place(said):
             write(f"  {line}")
     for conclusion in conclude(facts):
         for line in textwrap.wrap(

@@ -27,7 +27,8 @@ SUBJECT = Subject(
 
 def observe(params: dict[str, Any]) -> dict[str, Any]:
     """Identify both sides' slots among the twin's states, and compare them with each other."""
-    sides = {name: _side(Path(place), params) for name, place in params["inputs"].items()}
+    read = {name: _side(Path(place), params) for name, place in params["inputs"].items()}
+    sides = {name: slots for name, (slots, _) in read.items()}
     if set(sides) != {"train", "serve"}:
         raise LookupError(f"compare reads from: {{train: ..., serve: ...}}, and was given {', '.join(sides)}")
     swap = params.get("break", {}).get("swap")
@@ -40,12 +41,15 @@ def observe(params: dict[str, Any]) -> dict[str, Any]:
     return {
         "refused": None,
         "sides": {name: _identified(slots, params) for name, slots in sides.items()},
-        "between": _between(sides),
+        "between": _between(sides, {name: lengths for name, (_, lengths) in read.items()}),
     }
 
 
-def _side(place: Path, params: dict[str, Any]) -> list[Any]:
-    """Return one side's slots [tokens of all requests, hidden], from a capture or from a trainer's samples."""
+def _side(place: Path, params: dict[str, Any]) -> tuple[list[Any], list[int]]:
+    """Return one side's slots [tokens of all requests, hidden] and each request's rows.
+
+    They are read from a capture or from a trainer's samples.
+    """
     import torch
 
     from eagle_contracts import identify
@@ -61,7 +65,7 @@ def _side(place: Path, params: dict[str, Any]) -> list[Any]:
     slots = identify.split_slots(torch.cat(parts), width)
     if isinstance(slots, identify.Indivisible):
         raise ValueError(f"hidden_states are {slots.total} wide, which is no whole number of slots {width} wide")
-    return list(slots)
+    return list(slots), [part.shape[0] for part in parts]
 
 
 def _identified(slots: list[Any], params: dict[str, Any]) -> list[dict[str, Any]]:
@@ -78,16 +82,17 @@ def _identified(slots: list[Any], params: dict[str, Any]) -> list[dict[str, Any]
     return [one.to_json() for one in found]
 
 
-def _between(sides: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """Compare slot k of both sides."""
+def _between(sides: dict[str, list[Any]], lengths: dict[str, list[int]]) -> list[dict[str, Any]]:
+    """Compare slot k of both sides, request by request: one wrong request would disappear in a median over all."""
     from eagle_contracts.subjects.twin_weights import row_error
 
     out = []
     for train, serve in zip(sides["train"], sides["serve"], strict=False):
-        same = train.shape == serve.shape
+        same = train.shape == serve.shape and lengths["train"] == lengths["serve"]
+        pairs = zip(serve.split(lengths["serve"]), train.split(lengths["train"]), strict=False)
         out.append(
             {
-                "error": row_error(serve.float(), train.float()) if same else None,
+                "error": max(row_error(x.float(), h.float()) for x, h in pairs) if same else None,
                 "dtypes": [str(train.dtype).removeprefix("torch."), str(serve.dtype).removeprefix("torch.")],
             }
         )

@@ -8,22 +8,29 @@ NEAR = 1e-4
 ROUNDED = 2e-2
 
 
-def whose(part: Any, upstream: list[dict[str, Any]]) -> dict[str, Any]:
+def whose(part: Any, upstream: list[dict[str, Any]], own: int = 0) -> dict[str, Any]:
     """Return the name and request of the tensor that a part holds, and how exactly.
 
     `how` is `exact` (same values and type), `rounded` (the same values in another type), `near` (within 1e-4),
     `partial` (its first or last rows, or repeated along the token axis), or `unknown`, with the nearest name and error.
+    Among equals the request `own` comes first. `also` names the other tensors of that request that hold the same bits:
+    nobody can tell them apart.
     """
     shape = {"shape": list(part.shape), "dtype": str(part.dtype).removeprefix("torch.")}
     if not part.is_floating_point() or part.dim() != 2:
         return {**shape, "name": None, "request": None, "how": "unknown", "error": None}
     best: dict[str, Any] = {"name": None, "request": None, "how": "unknown", "error": None}
-    for request, named in enumerate(upstream):
+    for request, named in sorted(enumerate(upstream), key=lambda one: one[0] != own):
         for name, tensor in named.items():
             found = _compared(part, tensor)
             if found is not None and _better(found, best):
                 best = {"name": name, "request": request, **found}
-    return {**shape, **best}
+    also = [
+        name
+        for name, tensor in (upstream[best["request"]] if best["how"] == "exact" else {}).items()
+        if name != best["name"] and (_compared(part, tensor) or {}).get("how") == "exact"
+    ]
+    return {**shape, **best, "also": also}
 
 
 _ORDER = ("exact", "rounded", "near", "partial", "unknown")

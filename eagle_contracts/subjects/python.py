@@ -22,7 +22,6 @@ PARAMETERS: Mapping[str, str] = {
     "call": "path/to/file.py::function, relative to the pipeline, or package.module:function"
 }
 VARIANTS = ("permuted_requests", "larger_batch")
-NEAR = 1e-4
 
 
 def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
@@ -100,17 +99,17 @@ def observe(params: dict[str, Any]) -> dict[str, Any]:
     from eagle_contracts.subjects import tensors, twin_weights
 
     prompts = twin_weights.read_manifest(Path(params["folder"]))["prompts"]
-    known = [tensors.load(Path(root)) for root in params["roots"]]
-    upstream = [{name: t for root in known for name, t in root[n].items()} for n in range(len(prompts))]
+    upstream = _upstream(params, len(prompts))
     function = _function(params)
     scratch = Path(params["out"])
     results, runs = _run(function, params, prompts, upstream, scratch, "base"), {}
     for variant in (*VARIANTS, "second_call"):
         if variant == "second_call" or any((Path(p) / "files" / variant).is_dir() for p in params["inputs"].values()):
             again = _run(function, params, prompts, upstream, scratch, "base" if variant == "second_call" else variant)
-            runs[variant] = [_outputs(one, [*upstream, *_others(params, variant, upstream)]) for one in again]
+            theirs = _dumped(params, variant, prompts) or upstream
+            runs[variant] = [_outputs(one, theirs, n) for n, one in enumerate(again)]
     torch.save([_plain(result) for result in results], scratch / tensors.SAMPLES)
-    return {"refused": None, "outputs": [_outputs(one, upstream) for one in results], "variants": runs}
+    return {"refused": None, "outputs": [_outputs(one, upstream, n) for n, one in enumerate(results)], "variants": runs}
 
 
 def _function(params: dict[str, Any]) -> Callable[..., Any]:
@@ -184,11 +183,11 @@ def _plain(result: Any) -> Any:
     return repr(result)
 
 
-def _outputs(result: Any, upstream: list[dict[str, Any]]) -> dict[str, Any]:
-    """Describe a result: a map of tensors and lists of tensors; raises `TypeError` for anything else."""
+def _outputs(result: Any, upstream: list[dict[str, Any]], own: int) -> dict[str, Any]:
+    """Describe the result of request `own`: a map of tensors and of lists of them; raises `TypeError` else."""
     if not isinstance(result, Mapping):
         raise TypeError(f"a stage returns a map from names to tensors, and this one returned {type(result).__name__}")
-    return {str(key): _described(value, upstream) for key, value in result.items()}
+    return {str(key): _described(value, upstream, own) for key, value in result.items()}
 
 
 def _slot_width(upstream: list[dict[str, Any]]) -> int:
@@ -197,29 +196,62 @@ def _slot_width(upstream: list[dict[str, Any]]) -> int:
     return widths[0] if widths else 0
 
 
-def _others(params: dict[str, Any], variant: str, upstream: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the tensors of requests that only a variant's batch has, so that a stage that takes them is seen to."""
-    from eagle_contracts.subjects import sglang_dump, tensors
+def _upstream(params: dict[str, Any], requests: int) -> list[dict[str, Any]]:
+    """Return the tensors before the stage, by request and name.
+
+    A sample's tensors go by the names that the contract of its stage promises, so that a fault of an earlier stage is
+    told there and not again here; others go by the names of the files they came from.
+    """
+    import torch
+
+    from eagle_contracts.subjects import tensors
+
+    known = [tensors.load(Path(root)) for root in params["roots"]]
+    upstream = [{name: t for root in known for name, t in root[n].items()} for n in range(requests)]
+    for source, lists in params.get("names", {}).items():
+        samples = torch.load(Path(params["inputs"][source]) / tensors.SAMPLES, weights_only=True)
+        for named, sample in zip(upstream, samples, strict=True):
+            for key, names in lists.items():
+                parts = sample.get(key)
+                named.update(zip(names, parts, strict=False) if isinstance(parts, list) else ())
+    return upstream
+
+
+def _dumped(params: dict[str, Any], variant: str, prompts: list[list[int]]) -> list[dict[str, Any]]:
+    """Return the tensors of a variant's own dump: first those of the requests in their order, then the others'.
+
+    Without such a dump, nothing. What the engine dumped is not judged again here, only what the stage takes of it.
+    """
+    from eagle_contracts.subjects import sglang_dump
 
     places = [Path(place) / "files" / variant for place in params["inputs"].values()]
-    dumped = [named for place in places if place.is_dir() for named in sglang_dump.read_files(place)[0]]
-    known = [t for named in upstream for t in named.values()]
-    floats = [{k: t for k, t in named.items() if t.is_floating_point() and t.dim() == 2} for named in dumped]
-    return [f for f in floats if not any(tensors.close_to(t, h, NEAR) for t in f.values() for h in known)]
+    for place in (p for p in places if p.is_dir()):
+        named = sglang_dump.read_files(place)[0]
+        by_place = sglang_dump.places_in(variant, len(prompts))
+        order = [_place_of(prompt, named, k) for prompt, k in zip(prompts, by_place, strict=True)]
+        mine = [named[k] if k < len(named) else {} for k in order]
+        return mine + [one for k, one in enumerate(named) if k not in order]
+    return []
 
 
-def _described(value: Any, upstream: list[dict[str, Any]]) -> dict[str, Any]:
+def _place_of(prompt: list[int], dumped: list[dict[str, Any]], place: int) -> int:
+    """Return where a request's tensors are: where its tokens are, if those were dumped, else by the batch's order."""
+    ids = [{tuple(t.tolist()) for t in one.values() if t.dim() == 1} for one in dumped]
+    return next((k for k, tokens in enumerate(ids) if tuple(prompt) in tokens), place)
+
+
+def _described(value: Any, upstream: list[dict[str, Any]], own: int) -> dict[str, Any]:
     import torch
 
     from eagle_contracts.subjects.provenance import whose
 
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, torch.Tensor) for v in value):
-        return {"kind": "list", "parts": [whose(part, upstream) for part in value]}
+        return {"kind": "list", "parts": [whose(part, upstream, own) for part in value]}
     if isinstance(value, torch.Tensor):
         shape = list(value.shape)
         out = {"kind": "tensor", "shape": shape, "dtype": str(value.dtype).removeprefix("torch."), "parts": []}
         width = _slot_width(upstream)
         if value.is_floating_point() and value.dim() == 2 and width and shape[1] % width == 0:
-            out["parts"] = [whose(part, upstream) for part in torch.split(value, width, dim=1)]
+            out["parts"] = [whose(part, upstream, own) for part in torch.split(value, width, dim=1)]
         return out
     return {"kind": type(value).__name__}

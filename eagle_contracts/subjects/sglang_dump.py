@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from eagle_contracts.subjects.protocol import Subject
 
@@ -87,6 +87,13 @@ def batches(prompts: list[list[int]]) -> dict[str, list[list[int]]]:
     }
 
 
+def places_in(batch: str, requests: int) -> list[int]:
+    """Return where each request stands in a batch of `batches`."""
+    return {PERMUTED: list(range(requests))[::-1], LARGER: [2 * n + 1 for n in range(requests)]}.get(
+        batch, list(range(requests))
+    )
+
+
 def observe(params: dict[str, Any]) -> dict[str, Any]:
     """Serve the batches, read the files of the first and identify every tensor in them."""
     from eagle_contracts.subjects import sglang_capture, sglang_engine, twin_weights
@@ -162,28 +169,70 @@ def _natural_name(name: str) -> tuple[int, str]:
 
 
 def _identified(parts: list[Any], prompts: list[list[int]], params: dict[str, Any]) -> dict[str, Any]:
-    """Identify one name's tensors among the twin's states, over the requests whose rows are all there.
+    """Identify one name's tensors among the twin's states, and say in `of` whose rows each request's file holds.
 
-    Rows that are missing are another promise's finding; the rows that are there are compared from the first token on.
+    A file whose request's first rows are no state is looked for among that request's last rows and among the other
+    requests' rows: a file of another request, or one without its first tokens, holds a state too. One that fits nothing
+    although others do has None in `of`: few wrong rows disappear in a median over all tokens.
     """
+    from eagle_contracts.subjects import twin_weights
+
+    there = [(n, part) for n, part in enumerate(parts[: len(prompts)]) if part is not None and part.dim() == 2]
+    if not there:
+        return {"outcome": "nothing", "shape": list(next(part.shape for part in parts if part is not None))}
+    states = twin_weights.candidates(Path(params["folder"]))
+    spans = [_spans(n, part.shape[0], prompts) for n, part in there]
+    tensors = [part for _, part in there]
+    own = _identify(tensors, [options[0] for options in spans], params)
+    fitting = [_fitting(part, options, states) for part, options in zip(tensors, spans, strict=True)]
+    if not any(fitting):
+        return {**own, "of": {str(n): n for n, _ in there}}
+    chosen = [span or options[0] for span, options in zip(fitting, spans, strict=True)]
+    found = own if chosen == [options[0] for options in spans] else _identify(tensors, chosen, params)
+    return {**found, "of": {str(n): span and span[0] for (n, _), span in zip(there, fitting, strict=True)}}
+
+
+Span: TypeAlias = "tuple[int, range]"
+"""A request and the rows, in the batch of all requests, that one of its files may hold."""
+
+
+def _spans(number: int, rows: int, prompts: list[list[int]]) -> list[Span]:
+    """Return what a file of so many rows may hold: its request's first rows, its last, then other requests'."""
+    starts = [sum(map(len, prompts[:n])) for n in range(len(prompts))]
+    out: list[Span] = []
+    for n in (number, *(n for n in range(len(prompts)) if n != number)):
+        end = starts[n] + len(prompts[n])
+        out += [(n, range(starts[n], min(starts[n] + rows, end))), (n, range(max(starts[n], end - rows), end))]
+    return out
+
+
+def _fitting(part: Any, options: list[Span], states: list[Any]) -> Span | None:
+    """Return the first option whose rows some state holds."""
+    from eagle_contracts import identify
+    from eagle_contracts.subjects import twin_weights
+
+    tolerance = identify.tolerance_for(part.dtype)
+    for option in options:
+        rows = list(option[1])
+        if 0 < len(rows) <= part.shape[0] and any(
+            state.shape[1] == part.shape[1]
+            and twin_weights.row_error(part[: len(rows)].float(), state[rows]) <= tolerance
+            for _, state in states
+        ):
+            return option
+    return None
+
+
+def _identify(parts: list[Any], spans: list[Span], params: dict[str, Any]) -> dict[str, Any]:
+    """Identify parts, each held against the rows of its span."""
     import torch
 
     from eagle_contracts import identify
     from eagle_contracts.subjects import twin_weights
 
     folder = Path(params["folder"])
-    start = 0
-    rows: list[int] = []
-    kept = []
-    for prompt, part in zip(prompts, parts, strict=False):
-        if part is not None and part.dim() == 2:
-            count = min(part.shape[0], len(prompt))
-            rows += range(start, start + count)
-            kept.append(part[:count])
-        start += len(prompt)
-    if not kept:
-        return {"outcome": "nothing"}
-    index = torch.tensor(rows)
+    index = torch.tensor([row for _, rows in spans for row in rows])
+    kept = [part[: len(rows)] for part, (_, rows) in zip(parts, spans, strict=True)]
     found = identify.identify(
         torch.cat(kept),
         [(candidate, state[index]) for candidate, state in twin_weights.candidates(folder)],

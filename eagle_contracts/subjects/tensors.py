@@ -40,10 +40,3 @@ def load(folder: Path) -> list[dict[str, Any]]:
         number, _, name = key.partition("/")
         out.setdefault(int(number), {})[name] = tensor
     return [out[number] for number in sorted(out)]
-
-
-def close_to(x: Any, h: Any, tolerance: float) -> bool:
-    """Tell whether two tensors of one shape agree, by the median over tokens of the row's relative L2 error."""
-    from eagle_contracts.subjects.twin_weights import row_error
-
-    return tuple(x.shape) == tuple(h.shape) and row_error(x.float(), h.float()) <= tolerance

@@ -21,6 +21,7 @@ from typing import Any
 
 RECORD = "record.json"
 KEPT_DAYS = 30
+LEAST_FREE_BYTES = 1 << 16
 _SCRATCH = ".making."
 _THIS_RUN = secrets.token_hex(4)
 
@@ -36,12 +37,11 @@ def is_for_this_run(key: str) -> bool:
 
 
 class Store:
-    """The folder of records; with `fresh`, records of earlier runs are made again, each once in this process."""
+    """The folder of records; those made before `since`, in seconds since the epoch, are made again."""
 
-    def __init__(self, folder: Path, *, fresh: bool = False) -> None:
+    def __init__(self, folder: Path, *, since: float = 0.0) -> None:
         self.folder = folder
-        self._fresh = fresh
-        self._mine: set[str] = set()
+        self._since = since
 
     def path(self, key: str) -> Path:
         """Return where a record is, or will be."""
@@ -49,30 +49,31 @@ class Store:
 
     def read(self, key: str) -> Mapping[str, Any] | None:
         """Return a record, or None where there is none that this run may use."""
-        if self._fresh and key not in self._mine:
-            return None
-        return self._read(key)
-
-    def _read(self, key: str) -> Mapping[str, Any] | None:
         try:
             record: dict[str, Any] = json.loads((self.path(key) / RECORD).read_text(encoding="utf-8"))
         except (OSError, ValueError):
+            return None
+        if record.get("made", 0.0) < self._since:
             return None
         with contextlib.suppress(OSError):
             os.utime(self.path(key) / RECORD)
         return record
 
     def through(
-        self, key: str, make: Callable[[Path], Mapping[str, Any] | None], *, again: bool = False
+        self,
+        key: str,
+        make: Callable[[Path], Mapping[str, Any] | None],
+        *,
+        usable: Callable[[], bool] | None = None,
     ) -> Mapping[str, Any] | None:
-        """Return a record, made now if there is none or `again` is set; None where `make` gives none.
+        """Return a record, made now if there is none or if it is not `usable`; None where `make` gives none.
 
-        `make` is given an empty folder to leave files in. Another process that makes the same record is waited for.
-        Raises OSError where the disk does not take it.
+        `make` is given an empty folder to leave files in. Another process that makes the same record is waited for, and
+        only then is it asked whether the record is usable. Raises OSError where the disk does not take it.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock(key):
-            found = None if again else self.read(key)
+            found = self.read(key) if usable is None or usable() else None
             if found is not None:
                 return found
             self._sweep()
@@ -81,18 +82,20 @@ class Store:
                 record = make(scratch)
                 if record is None:
                     return None
+                record = {**record, "made": time.time()}
                 self._keep(key, scratch, record)
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
             return record
 
     def _keep(self, key: str, scratch: Path, record: Mapping[str, Any]) -> None:
+        """Put a record in its place; an older one is moved aside first, so that a reader hardly ever finds none."""
         (scratch / RECORD).write_text(json.dumps(record), encoding="utf-8")
-        place = self.path(key)
+        place, old = self.path(key), scratch.with_name(f"{scratch.name}.old")
         if place.exists():
-            shutil.rmtree(place)
+            os.rename(place, old)
         os.rename(scratch, place)
-        self._mine.add(key)
+        shutil.rmtree(old, ignore_errors=True)
 
     @contextlib.contextmanager
     def _lock(self, key: str) -> Iterator[None]:
@@ -118,6 +121,11 @@ class Store:
             pid = left.name.removeprefix(_SCRATCH).partition(".")[0]
             if pid.isdigit() and not Path(f"/proc/{pid}").exists():
                 shutil.rmtree(left, ignore_errors=True)
+
+
+def is_full(folder: Path) -> bool:
+    """Tell whether the disk below a folder has no room left for anything."""
+    return shutil.disk_usage(folder).free < LEAST_FREE_BYTES
 
 
 def key_of(*parts: object) -> str:

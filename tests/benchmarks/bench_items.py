@@ -55,7 +55,7 @@ class Clock:
 class JudgedSession:
     """A session that starts no engine."""
 
-    def __init__(self, root: Path, overrides: Mapping[str, object]) -> None:
+    def __init__(self, root: Path, overrides: Mapping[str, object], *, since: float = 0.0) -> None:
         self.root, self.overrides = root, overrides
 
     def label(self, pipeline: Any, environment: Any) -> str:

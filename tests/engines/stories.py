@@ -1,4 +1,4 @@
-"""What the tests on real engines share: one pool that remembers, and pipelines as a user writes them."""
+"""What the tests on real engines share: one set of workers and one store, and pipelines as a user writes them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from eagle_contracts.judge import judge
-from eagle_contracts.plan import Case, cases_of
+from eagle_contracts.plan import Case, Planner
 from eagle_contracts.report.terminal import render
 from eagle_contracts.session import Session
 from eagle_contracts.spec.load import load_contract, load_pipeline
+from eagle_contracts.spec.model import Contract, Value
 from eagle_contracts.spec.overrides import parse_overrides
 from eagle_contracts.verdict import Verdict
-from eagle_contracts.workers.pool import Engine, Pool, Result
+from eagle_contracts.workers.pool import Engine, Pool, Result, Work
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = """\
@@ -32,66 +33,65 @@ must_catch: [{break: {shift: {with.layer_ids: +1}}, as: shifted}]
 """
 
 
-class RememberingPool(Pool):
-    """A pool that makes equal calls once for all sessions: an observation depends on its parameters alone."""
+class SharedPool(Pool):
+    """A pool that sessions in several threads may use: whoever asks first starts an engine's thread."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._made: dict[tuple[object, ...], Future[Result]] = {}
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
 
-    def start(self, engine: Engine) -> Future[Result]:
-        """Start an engine once, whichever thread asks first."""
+    def submit(self, engine: Engine, work: Work) -> Future[Result]:
+        """Queue work, one caller at a time."""
         with self._lock:
-            return super().start(engine)
-
-    def submit(self, engine: Engine, function: str, params: Mapping[str, Any]) -> Future[Result]:
-        """Return the earlier future of an equal call."""
-        key = (engine.key, function, json.dumps(params, sort_keys=True))
-        with self._lock:
-            if key not in self._made:
-                self._made[key] = super().submit(engine, function, params)
-            return self._made[key]
+            return super().submit(engine, work)
 
 
 @dataclass(frozen=True)
 class Engines:
-    """The engines that all tests share, and the folder that holds environments and twins."""
+    """The workers that all tests share, and a project whose store keeps what they observed."""
 
-    pool: RememberingPool
-    home: Path
+    pool: SharedPool
+    project: Path
 
-    def session(self, *overrides: str, root: Path = ROOT) -> Session:
-        """Return a session over the shared engines."""
-        session = Session(root, parse_overrides(overrides), pool=self.pool)
-        session.home = self.home
-        return session
+    def session(self, *overrides: str) -> Session:
+        """Return a session over the shared workers."""
+        return Session(self.project, parse_overrides(overrides), pool=self.pool)
 
     def judged_all(self, runs: Mapping[str, Sequence[Any]], only: str = "") -> dict[str, dict[str, Verdict]]:
-        """Judge several runs side by side, each a folder and its overrides, so that no core stands idle."""
+        """Judge several runs side by side, each a contract's file and its overrides, so that no core stands idle."""
         with ThreadPoolExecutor() as side_by_side:
             judged = side_by_side.map(lambda run: self.judged(*run, only=only), runs.values())
         return dict(zip(runs, judged, strict=True))
 
-    def judged(self, folder: Path, *overrides: str, only: str = "") -> dict[str, Verdict]:
-        """Return the verdicts of a folder's contract by case name, those with `only` in their name."""
+    def judged(self, contract: Path, *overrides: str, only: str = "") -> dict[str, Verdict]:
+        """Return the verdicts of a contract by case name, those with `only` in their name."""
         session = self.session(*overrides)
-        cases = [case for case in cases_in(folder, session) if only in case.name]
-        session.start(cases)
-        with ThreadPoolExecutor() as side_by_side:
-            verdicts = side_by_side.map(lambda case: judge(case, session), cases)
-        return {case.name: verdict for case, verdict in zip(cases, verdicts, strict=True)}
+        return judged_cases([case for case in cases_in(contract, session) if only in case.name], session)
 
 
-def cases_in(folder: Path, session: Session) -> list[Case]:
-    """Return the cases of a folder's one contract, its files named as pytest names them."""
-    (contract,) = [path for path in folder.glob("*.yaml") if path.name != "pipeline.yaml"]
-    pipeline = load_pipeline(folder / "pipeline.yaml", _shown(folder / "pipeline.yaml"))
-    return cases_of(load_contract(contract, pipeline, _shown(contract)), pipeline, {}, session.overrides)
+def judged_cases(cases: Sequence[Case], session: Session) -> dict[str, Verdict]:
+    """Judge cases of one session side by side."""
+    session.start(cases)
+    with ThreadPoolExecutor() as side_by_side:
+        verdicts = side_by_side.map(lambda case: judge(case, session), cases)
+    return {case.name: verdict for case, verdict in zip(cases, verdicts, strict=True)}
 
 
-def _shown(path: Path) -> str:
-    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+def cases_in(file: Path, session: Session) -> list[Case]:
+    """Return the cases of a contract, its files named as pytest names them."""
+    beside = file.with_name("pipeline.yaml")
+    pipeline = load_pipeline(beside, _shown(beside, session.root))
+
+    def sibling(name: str, named: Value) -> Contract:
+        other = file.with_name(f"{name}.yaml")
+        return load_contract(other, pipeline, _shown(other, session.root))
+
+    planner = Planner(pipeline=pipeline, labels={}, overrides=session.overrides, siblings=sibling)
+    return planner.cases(load_contract(file, pipeline, _shown(file, session.root)))
+
+
+def _shown(path: Path, root: Path) -> str:
+    return next((str(path.relative_to(base)) for base in (ROOT, root) if path.is_relative_to(base)), path.name)
 
 
 def pipeline(
@@ -102,7 +102,10 @@ def pipeline(
     ids: Mapping[str, Sequence[int]],
     overlay: str | None = None,
 ) -> Path:
-    """Write a pipeline and its contract as a user does; `trained` are layer outputs, `ids` are by SGLang version."""
+    """Write a pipeline and its contract as a user does, and return the contract's file.
+
+    `trained` are layer outputs, `ids` are by SGLang version.
+    """
     folder.mkdir(parents=True)
     (folder / "target.config.json").write_text(json.dumps(target))
     lines = [
@@ -121,8 +124,9 @@ def pipeline(
         )
         lines.append(f"  sglang-{version}: {{{entry}{where}}}")
     (folder / "pipeline.yaml").write_text("\n".join(lines) + "\n")
-    (folder / "capture.yaml").write_text(CONTRACT)
-    return folder
+    contract = folder / "capture.yaml"
+    contract.write_text(CONTRACT)
+    return contract
 
 
 def summary(verdicts: Mapping[str, Verdict]) -> dict[str, str]:

@@ -115,8 +115,8 @@ def test_a_stand_in_that_was_used_voids_the_observation(errors: Errors) -> None:
 
 def test_the_checked_code_uses_no_stand_in(engines: Engines, tmp_path: Path) -> None:
     """Without the fault the same target is observed on both engines, though stand-ins are in place."""
-    folder = pipeline(tmp_path / "qwen3", targets.QWEN3, trained=[1, 3, 5], ids=IDS)
-    assert {verdict.status for verdict in engines.judged(folder, only="slots").values()} == {"passed"}
+    contract = pipeline(tmp_path / "qwen3", targets.QWEN3, trained=[1, 3, 5], ids=IDS)
+    assert {verdict.status for verdict in engines.judged(contract, only="slots").values()} == {"passed"}
 
 
 def test_an_engine_whose_own_stream_is_off_gives_no_verdict(errors: Errors) -> None:
@@ -146,8 +146,8 @@ def test_ids_that_the_engine_did_not_read_give_no_verdict(errors: Errors) -> Non
 def test_an_overlay_for_another_source_is_an_error(engines: Engines, tmp_path: Path) -> None:
     """An anchor that is not in the installed engine stops every case of that environment, with the edit's line."""
     overlay = FAULTS.replace("def forward_prepare_native(self, positions, hidden_states)", "def nowhere(self)")
-    folder = pipeline(tmp_path / "qwen3", targets.QWEN3, trained=[1, 3, 5], ids={"0.5.9": [1, 3, 5]}, overlay=overlay)
-    verdict = engines.judged(folder, only="slots")["slots[sglang-0.5.9]"]
+    contract = pipeline(tmp_path / "qwen3", targets.QWEN3, trained=[1, 3, 5], ids={"0.5.9": [1, 3, 5]}, overlay=overlay)
+    verdict = engines.judged(contract, only="slots")["slots[sglang-0.5.9]"]
     assert (verdict.status, verdict.reason) == ("error", "exception")
     assert verdict.sentence == (
         "importing the engine gave no result: OverlayError: overlay.py:2: the anchor (it begins 'def nowhere(self):') "

@@ -12,8 +12,8 @@ from eagle_contracts.verdict import Verdict
 
 from .stories import ROOT, Engines, advice, summary, text
 
-KIMI = ROOT / "contracts" / "kimi_k25"
-QWEN3 = ROOT / "contracts" / "qwen3"
+KIMI = ROOT / "contracts" / "kimi_k25" / "sglang_capture_offset.yaml"
+QWEN3 = ROOT / "contracts" / "qwen3" / "sglang_capture_offset.yaml"
 OLD, PATCHED, NEW = "slots[sglang-0.5.9]", "slots[sglang-0.5.9+embed]", "slots[sglang-0.5.23]"
 Verdicts = Mapping[str, Verdict]
 
@@ -57,24 +57,24 @@ shifted: every slot holds the state one layer earlier than declared (-1): h[2], 
 
 slots      {hidden_states: [3, 31, 59]}  contracts/kimi_k25/pipeline.yaml:5
 layer_ids  [2, 30, 58]  --contracts-set draft.layer_ids
-engine     sglang 0.5.23, DeepseekV3ForCausalLM twin of 61 layers, 32 tokens, cpu
+engine     sglang 0.5.23, DeepseekV3ForCausalLM twin of 61 layers, 43 tokens, cpu
 
 slot 0  declared h[3] (contracts/kimi_k25/pipeline.yaml:5), holds h[2]
-        error h[2] 3.3e-07, next best h[3] 6.3e-01 (tolerance 1e-04)
-        declared       3.803      1.632      2.665      -1.19     -0.503 ...  norm 21.81
-        observed       2.661      1.462      3.328      1.951     0.3393 ...  norm 15.99
-        smallest tolerance that would pass: 6.3e-01, and another state would still fit better
+        error h[2] 3.3e-07, next best h[3] 6.4e-01 (tolerance 1e-04)
+        declared       3.803      1.632      2.665      -1.19     -0.503 ...  norm 22.21
+        observed       2.661      1.462      3.328      1.951     0.3393 ...  norm 16.83
+        smallest tolerance that would pass: 6.4e-01, and another state would still fit better
 
 slot 1  declared h[31] (contracts/kimi_k25/pipeline.yaml:5), holds h[30]
-        error h[30] 2.4e-06, next best h[29] 1.6e-01 (tolerance 1e-04)
-        declared       8.977      3.452       10.2     -5.335     -1.238 ...  norm 75.92
-        observed       11.36      3.465      9.808     -7.316     -3.059 ...  norm 74.6
+        error h[30] 2.0e-06, next best h[29] 1.6e-01 (tolerance 1e-04)
+        declared       8.977      3.452       10.2     -5.335     -1.238 ...  norm 76.21
+        observed       11.36      3.465      9.808     -7.316     -3.059 ...  norm 74.98
         smallest tolerance that would pass: 1.6e-01, and another state would still fit better
 
 slot 2  declared h[59] (contracts/kimi_k25/pipeline.yaml:5), holds h[58]
-        error h[58] 3.3e-06, next best h[59] 1.1e-01 (tolerance 1e-04)
-        declared       10.91      2.466      23.32     0.6846      17.89 ...  norm 102.6
-        observed       10.65      3.242      22.29     0.7938      17.91 ...  norm 100.8
+        error h[58] 2.9e-06, next best h[59] 1.1e-01 (tolerance 1e-04)
+        declared       10.91      2.466      23.32     0.6846      17.89 ...  norm 103.8
+        observed       10.65      3.242      22.29     0.7938      17.91 ...  norm 103.2
         smallest tolerance that would pass: 1.1e-01, and another state would still fit better
 
 write draft.layer_ids: [3, 31, 59]
@@ -112,7 +112,7 @@ def test_the_wrong_fix_is_named(wrong_fix: Verdicts) -> None:
     assert wrong_fix[PATCHED].sentence == (
         "slot 0 holds the embedding; slots 1 and 2 hold the states trained for slots 0 and 1"
     )
-    assert "overlay contracts/kimi_k25/patches/capture_embedding.py (diff " in text(wrong_fix[PATCHED])
+    assert "patched contracts/kimi_k25/patches/capture_embedding.py (diff " in text(wrong_fix[PATCHED])
 
 
 def test_a_refusal_is_in_the_engines_own_words(wrong_fix: Verdicts) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from eagle_contracts.subjects.twin_weights import row_error
 from eagle_contracts.verdict import Verdict
 from eagle_contracts.workers.client import Answer
+from eagle_contracts.workers.pool import Call, Result
 
 from . import targets
 from .stories import Engines, cases_in, pipeline, summary
@@ -30,18 +32,18 @@ PIPELINES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, list[int]]]] = {
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """One folder for each pipeline."""
-    root = tmp_path_factory.mktemp("contracts")
+def contracts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """One contract for each pipeline."""
+    root = tmp_path_factory.mktemp("pipelines")
     return {
         name: pipeline(root / name, target, trained=[1, 3, 5], ids=ids) for name, (target, ids) in PIPELINES.items()
     }
 
 
 @pytest.fixture(scope="module")
-def judged(folders: Mapping[str, Path], engines: Engines) -> Mapping[str, Mapping[str, Verdict]]:
+def judged(contracts: Mapping[str, Path], engines: Engines) -> Mapping[str, Mapping[str, Verdict]]:
     """The verdicts of every pipeline, by its name."""
-    return engines.judged_all({name: (folder,) for name, folder in folders.items()})
+    return engines.judged_all({name: (file,) for name, file in contracts.items()})
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -57,7 +59,7 @@ def test_a_pipeline_of_another_target_is_judged(name: str, judged: Mapping[str, 
 
 @pytest.mark.parametrize("name", ["llama", "deepseek_v3"])
 def test_a_twin_is_the_same_whoever_writes_it(
-    name: str, folders: Mapping[str, Path], engines: Engines, tmp_path: Path
+    name: str, contracts: Mapping[str, Path], engines: Engines, tmp_path: Path
 ) -> None:
     """Transformers 4.57 and 5.19 write the same weights, byte for byte, and states that agree to 1e-6.
 
@@ -65,12 +67,10 @@ def test_a_twin_is_the_same_whoever_writes_it(
     """
     session = engines.session()
     written = {}
-    for case in cases_in(folders[name], session)[:2]:
+    for case in cases_in(contracts[name], session)[:2]:
         twin, folder = session.twin(case.pipeline), tmp_path / case.environment.name
         params = {"folder": str(folder), "twin": twin.as_json()}
-        result = engines.pool.submit(
-            session._engine(case), "eagle_contracts.subjects.twin_weights:make", params
-        ).result()
+        result = engines.pool.submit(session.engines.engine(case), partial(_make_twin, params)).result()
         assert isinstance(result, Answer), result
         written[result.value["transformers"]] = folder
     assert len(written) == 2
@@ -82,6 +82,10 @@ def test_a_twin_is_the_same_whoever_writes_it(
     assert torch.equal(here["h.0"], there["h.0"])
 
 
+def _make_twin(params: Mapping[str, Any], call: Call) -> Result:
+    return call("eagle_contracts.subjects.twin_weights:make", params)
+
+
 def _digest(folder: Path) -> str:
     return hashlib.sha256((folder / "target" / "model.safetensors").read_bytes()).hexdigest()
 
@@ -89,8 +93,8 @@ def _digest(folder: Path) -> str:
 def test_a_class_that_the_engine_cannot_run_is_an_error(engines: Engines, tmp_path: Path) -> None:
     """GPT-OSS wants kernels that need a GPU: no verdict, and the engine's own reason."""
     target = {**targets.QWEN3, "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "num_local_experts": 4}
-    folder = pipeline(tmp_path / "gpt_oss", target, trained=[1, 3, 5], ids={"0.5.9": [1, 3, 5]})
-    verdicts = engines.judged(folder, only="slots")
+    contract = pipeline(tmp_path / "gpt_oss", target, trained=[1, 3, 5], ids={"0.5.9": [1, 3, 5]})
+    verdicts = engines.judged(contract, only="slots")
     assert summary(verdicts) == {"slots[sglang-0.5.9]": "error"}
     verdict = verdicts["slots[sglang-0.5.9]"]
     assert verdict.reason == "engine"

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from eagle_contracts.workers.locks import file_digest
+from eagle_contracts.workers.manifest import Manifest, write_manifest
+
 TOY = Path(__file__).parent / "toy"
 TARGET = """\
 {"architectures": ["ToyForCausalLM"], "model_type": "toy", "hidden_size": 64, "num_hidden_layers": 10}
@@ -50,16 +53,45 @@ with: {layer_ids: $draft.layer_ids, act: ACT}
 expect:
   - slots: $trained.taps
 """
+STAGE = """\
+spec: 1
+why: The order of this list is the only record of which slot is which.
+between: [target forward, training sample]
+run: toy.stage
+with: {stage: stages/keep.py, from: {states: sglang_capture_offset}}
+expect:
+  - slots: $trained.taps
+must_catch:
+  - {break: {swap: [slot_0, slot_1]}, as: permuted}
+"""
+PARITY = """\
+spec: 1
+why: Each side may be wrong on its own.
+between: [training sample, target forward in serving]
+run: toy.parity
+with: {from: {train: extraction_ordering, serve: sglang_capture_offset}}
+expect:
+  - same: {slots: $trained.taps}
+must_catch:
+  - {break: {swap: [slot_0, slot_1]}, as: permuted}
+"""
 ENTRY_POINTS = """\
 [eagle_contracts.subjects]
 toy.capture = toy_engine.adapter:CAPTURE
 toy.faulty = toy_engine.adapter:FAULTY
+toy.stage = toy_engine.adapter:STAGE
+toy.serving = toy_engine.adapter:SERVING
+toy.parity = toy_engine.adapter:PARITY
 toy.absent = toy_engine.adapter:ABSENT
 toy.number = toy_engine.adapter:NUMBER
 """
 INSTALLED = ".site/toy_engine-1.0.dist-info"
 FOLDER = "contracts/toy"
 MAIN = f"{FOLDER}/sglang_capture_offset.yaml"
+CONSUMER = f"{FOLDER}/extraction_ordering.yaml"
+STAGE_FILE = f"{FOLDER}/stages/keep.py"
+KEEP = "def arrange(slots):\n    return slots\n"
+HOME = ".eagle_contracts"
 
 
 class Repository:
@@ -69,6 +101,7 @@ class Repository:
         self.pytester = pytester
         self.root = pytester.path
         self.diary = self.root / "diary.txt"
+        self._told = 0
         self.write(f"{INSTALLED}/METADATA", "Metadata-Version: 2.1\nName: toy-engine\nVersion: 1.0\n")
         self.write(f"{INSTALLED}/entry_points.txt", ENTRY_POINTS)
         self.write("pytest.ini", "[pytest]\n")
@@ -95,6 +128,43 @@ class Repository:
     def write_faulty(self, act: str, name: str = "faulty") -> None:
         """Add a contract whose engine does what the act says."""
         self.write(f"{FOLDER}/{name}.yaml", FAULTY.replace("ACT", act))
+
+    def write_stage(self) -> None:
+        """Add a contract that reads what the first one observes."""
+        self.write(STAGE_FILE, KEEP)
+        self.write(CONSUMER, STAGE)
+
+    def build(self, *names: str) -> None:
+        """Give environments engines of their own, as `eagle-contracts env sync` leaves them: locks, folders, manifests.
+
+        What an environment observes is kept from run to run only where its sources can be seen, as here.
+        """
+        self.edit(f"{FOLDER}/pipeline.yaml", {f"python: {sys.executable}": "engine: toy==1.0"})
+        for name in ("base", *names):
+            lock = self.write(f"contracts/locks/{name}.txt", "toy==1.0\n")
+            site = f"{HOME}/env/{name}/site"
+            self.write(f"{site}/toy_core.py", "SHIFT = 0\n")
+            self.write(f"{site}/toy-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+            manifest = Manifest(
+                name=name,
+                python=sys.executable,
+                paths=("site",),
+                lock_digest=file_digest(lock),
+                torch="2.0",
+                versions={"toy": "1.0"},
+                complete=True,
+            )
+            write_manifest(self.root / HOME / "env" / name, manifest)
+
+    def news(self) -> list[str]:
+        """Return what the engines were asked for since this was last called, sorted."""
+        entries, self._told = self.noted()[self._told :], len(self.noted())
+        return sorted(entries)
+
+    def records(self) -> list[str]:
+        """Return what lies in the store, whole or not."""
+        store = self.root / HOME / "store"
+        return sorted(path.name for path in store.iterdir() if path.name != ".locks") if store.is_dir() else []
 
     def run(self, *arguments: str) -> pytest.RunResult:
         """Run `pytest --contracts` with these arguments in a process of its own."""

@@ -24,7 +24,7 @@ def test_a_run_stopped_in_mid_observation_leaves_no_process(repository: Reposito
         text=True,
     )
     try:
-        assert until(lambda: len(repository.pids()) == 2)
+        assert until(lambda: len(repository.pids()) == 3)
         os.kill(run.pid, number)
         output, _ = run.communicate(timeout=20)
     finally:

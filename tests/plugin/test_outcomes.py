@@ -16,7 +16,7 @@ shifted: every slot holds the state one layer earlier than declared (-1): h[2], 
 slots      {hidden_states: [3, 5, 9]}  contracts/toy/pipeline.yaml:4
 layer_ids  [2, 4, 8]  contracts/toy/draft.config.json:2
 offset     0  contracts/toy/sglang_capture_offset.yaml:6
-engine     toy 1.0, ToyForCausalLM twin of 10 layers, 32 tokens, cpu
+engine     toy 1.0, ToyForCausalLM twin of 10 layers, 43 tokens, cpu
 
 slot 0  declared h[3] (contracts/toy/pipeline.yaml:4), holds h[2]
 """

@@ -22,6 +22,7 @@ def test_a_right_repository_is_green(repository: Repository) -> None:
     assert "contracts: starting toy-1, toy-2 (an import takes several seconds)" in result.outlines
     assert repository.starts() == 1
     assert sorted(repository.noted()) == [
+        "gate",
         "observe [-1, 2, 4]",
         "observe [1, 3, 7]",
         "observe [2, 4, 8]",
@@ -43,7 +44,7 @@ def test_one_case_is_selected_by_its_id(repository: Repository) -> None:
     result = repository.run("-v", f"{MAIN}::catches-shifted-2[toy-1]")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines([f"{MAIN}::catches-shifted-2[[]toy-1[]] PASSED*"])
-    assert repository.noted() == ["start", "observe [1, 3, 7]"]
+    assert repository.noted() == ["start", "gate", "observe [1, 3, 7]"]
 
 
 def test_an_unknown_id_is_told(repository: Repository) -> None:

@@ -32,7 +32,9 @@ def test_the_toy_identifies_as_identification_does() -> None:
 def test_the_toy_captures_in_layer_order() -> None:
     """Ids below the embedding are refused, ids beyond the last layer are skipped in silence, as engines do."""
     declared = [3, 5, 9]
-    right = observation_from_json(json.loads(json.dumps(model.capture([8, 2, 4], 1, declared))))
-    assert right.states == ("h[3]", "h[5]", "h[9]")
-    assert observation_from_json(model.capture([2, 4, 10], 1, declared)).states == ("h[3]", "h[5]")
-    assert observation_from_json(model.capture([-2, 2, 4], 1, declared)).refusal is not None
+    right, fewer, refused = (model.capture(ids, 1) for ids in ([8, 2, 4], [2, 4, 10], [-2, 2, 4]))
+    assert isinstance(right, list) and isinstance(fewer, list) and isinstance(refused, dict)
+    seen = observation_from_json(json.loads(json.dumps(model.seen(right, declared))))
+    assert seen.states == ("h[3]", "h[5]", "h[9]")
+    assert observation_from_json(model.seen(fewer, declared)).states == ("h[3]", "h[5]")
+    assert observation_from_json(refused).refusal is not None

@@ -12,18 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from eagle_contracts.cli import VERBS
 from eagle_contracts.patterns import RULES, Slot, diagnose
-from eagle_contracts.plan import cases_of
+from eagle_contracts.plan import Planner
 from eagle_contracts.report.terminal import COLUMNS, render
 from eagle_contracts.spec.load import load_contract, load_pipeline
-from eagle_contracts.spec.model import DIAGNOSES, SETTABLE
+from eagle_contracts.spec.model import DIAGNOSES, SETTABLE, Contract, Value
 from eagle_contracts.spec.validate import schema
 from eagle_contracts.subjects.protocol import GROUP, Subject
 from eagle_contracts.verdict import Remedy, Verdict
 from eagle_contracts.workers.own import own_interpreters
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REPOSITORY_PATH = re.compile(r"(?<![\w./:-])(?:contracts|docs|eagle_contracts|tests)/[\w./-]+|\bMakefile\b")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -46,7 +47,8 @@ def known_flags() -> frozenset[str]:
     """Every flag that pytest, with this plugin, and this package's own command know."""
     commands = (
         ("pytest", "--help"),
-        *(("eagle_contracts.cli", *words, "--help") for words in ((), ("env",), ("env", "sync"), ("env", "list"))),
+        *(("eagle_contracts.cli", *words, "--help") for words in ((), *((verb,) for verb in VERBS))),
+        *(("eagle_contracts.cli", "env", verb, "--help") for verb in ("sync", "list")),
     )
     text = ""
     for module, *words in commands:
@@ -70,11 +72,17 @@ def drafter(tmp_path: Path) -> Path:
     return folder
 
 
+def no_sibling(name: str, named: Value) -> Contract:
+    """The example reads no other contract."""
+    raise AssertionError(f"{named.position} reads {name}")
+
+
 def test_the_readmes_example_loads(drafter: Path) -> None:
     """A reader who copies the README's two files gets the items that it speaks of."""
     pipeline = load_pipeline(drafter / "pipeline.yaml")
     contract = load_contract(drafter / "sglang_capture_offset.yaml", pipeline)
-    names = [case.name for case in cases_of(contract, pipeline, {}, {})]
+    planner = Planner(pipeline=pipeline, labels={}, overrides={}, siblings=no_sibling)
+    names = [case.name for case in planner.cases(contract)]
     assert names == ["slots[sglang-0.5.23]", "catches-shifted[sglang-0.5.23]"]
 
 
@@ -94,7 +102,7 @@ def sample_verdict() -> Verdict:
         context=(
             ("slots", "{hidden_states: [3, 31, 59]}", "contracts/kimi_k25/pipeline.yaml:5"),
             ("layer_ids", "[2, 30, 58]", "--contracts-set draft.layer_ids"),
-            ("engine", "sglang 0.5.23, DeepseekV3ForCausalLM twin of 61 layers, 32 tokens, cpu", ""),
+            ("engine", "sglang 0.5.23, DeepseekV3ForCausalLM twin of 61 layers, 43 tokens, cpu", ""),
         ),
         remedy=Remedy(
             key="draft.layer_ids",

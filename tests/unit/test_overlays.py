@@ -131,13 +131,6 @@ def test_the_same_edit_has_the_same_digest(engine: Path) -> None:
     assert one["diff_digest"] == two["diff_digest"] != other["diff_digest"]
 
 
-def test_no_overlay_changes_nothing(engine: Path) -> None:
-    """An environment without an overlay runs the engine as it is installed."""
-    before = list(sys.meta_path)
-    assert overlays.install(None, engine="engine") is None
-    assert sys.meta_path == before
-
-
 @pytest.mark.parametrize(
     ("version", "ranges", "fits"),
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eagle_contracts.workers.client import Answer, Failure, Launch
-from eagle_contracts.workers.pool import Engine, Pool, Result
+from eagle_contracts.workers.pool import Call, Engine, Pool, Result
 
 from .processes import survivors, until
 
@@ -22,9 +22,9 @@ HERE = Path(__file__).parent
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     monkeypatch.syspath_prepend(HERE)
-    started = Pool(cores=2)
-    yield started
-    started.close()
+    made = Pool(cores=2)
+    yield made
+    made.close()
 
 
 def engine(label: str = "one", *, prepare: str = "prepare", command: tuple[str, ...] = (sys.executable,)) -> Engine:
@@ -33,8 +33,23 @@ def engine(label: str = "one", *, prepare: str = "prepare", command: tuple[str, 
         launch=Launch(command=command, environ={"ENGINE": label}),
         packages=("eagle_contracts", "worker_calls"),
         prepare=f"worker_calls:{prepare}",
-        overlay=None,
+        prepare_params={},
+        overlays=(),
+        identity=None,
     )
+
+
+def ask(pool: Pool, engine: Engine, function: str, **params: object) -> Future[Result]:
+    """Queue one call of a worker's function."""
+    return pool.submit(engine, lambda call: call(f"worker_calls:{function}", params))
+
+
+def started(pool: Pool, engine: Engine) -> object:
+    """Start a worker, and return what its preparation gave."""
+    value(ask(pool, engine, "add", a=0, b=0))
+    prepared = pool.prepared(engine)
+    assert isinstance(prepared, Answer)
+    return prepared.value
 
 
 def value(future: Future[Result]) -> object:
@@ -51,16 +66,48 @@ def failure(future: Future[Result]) -> Failure:
 
 def test_an_engine_is_prepared_once(pool: Pool) -> None:
     """Equal engines share one worker, whoever asks first; others have their own."""
-    prepared = value(pool.start(engine()))
-    again = value(pool.start(engine()))
-    other = value(pool.start(engine("two")))
+    prepared = started(pool, engine())
+    again = started(pool, engine())
+    other = started(pool, engine("two"))
     assert prepared == again != other
     assert len(pool.pids) == 2
 
 
+def test_work_that_calls_nothing_starts_nothing(pool: Pool) -> None:
+    """A worker begins with the first call: work that finds its answer elsewhere costs no import."""
+    kept = Answer(value="kept", seconds=0.0)
+    assert value(pool.submit(engine(), lambda call: kept)) == "kept"
+    assert pool.prepared(engine()) is None
+    assert pool.pids == ()
+
+
+def test_work_that_raises_ends_in_its_own_future(pool: Pool) -> None:
+    """A mistake in a job is told to whoever waits for it; the jobs after it run."""
+
+    def broken(call: Call) -> Result:
+        raise OSError("no space")
+
+    raised = pool.submit(engine(), broken)
+    with pytest.raises(OSError, match="no space"):
+        raised.result(timeout=10)
+    assert value(ask(pool, engine(), "add", a=1, b=2)) == 3
+
+
+def test_work_may_call_more_than_once(pool: Pool) -> None:
+    """A job's calls are made in the same worker, one after the other."""
+
+    def twice(call: Call) -> Result:
+        first = call("worker_calls:add", {"a": 1, "b": 2})
+        assert isinstance(first, Answer)
+        return call("worker_calls:add", {"a": first.value, "b": 10})
+
+    assert value(pool.submit(engine(), twice)) == 13
+    assert len(pool.pids) == 1
+
+
 def test_calls_of_one_worker_run_in_order(pool: Pool) -> None:
     """Queued calls wait for each other and each gets its own answer."""
-    futures = [pool.submit(engine(), "worker_calls:add", {"a": n, "b": 1}) for n in range(5)]
+    futures = [ask(pool, engine(), "add", a=n, b=1) for n in range(5)]
     assert [value(future) for future in futures] == [1, 2, 3, 4, 5]
 
 
@@ -69,7 +116,7 @@ def test_two_workers_share_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(HERE)
     pool = Pool(cores=1)
     try:
-        futures = [pool.submit(engine(name), "worker_calls:nap", {"seconds": 0.1}) for name in ("one", "two")]
+        futures = [ask(pool, engine(name), "nap", seconds=0.1) for name in ("one", "two")]
         spans = sorted(_span(future) for future in futures)
     finally:
         pool.close()
@@ -79,8 +126,8 @@ def test_two_workers_share_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_workers_use_two_cores(pool: Pool) -> None:
     """With two cores, calls of different workers run side by side."""
     for name in ("one", "two"):
-        value(pool.start(engine(name)))
-    futures = [pool.submit(engine(name), "worker_calls:nap", {"seconds": 1}) for name in ("one", "two")]
+        started(pool, engine(name))
+    futures = [ask(pool, engine(name), "nap", seconds=1) for name in ("one", "two")]
     first, second = (_span(future) for future in futures)
     assert max(first[0], second[0]) < min(first[1], second[1])
 
@@ -93,25 +140,25 @@ def _span(future: Future[Result]) -> tuple[float, float]:
 
 def test_a_worker_that_was_killed_is_started_again(pool: Pool) -> None:
     """A worker's death costs the call it was at; the next call is made in a new one."""
-    killed = pool.submit(engine(), "worker_calls:kill_worker", {})
-    after = pool.submit(engine(), "worker_calls:add", {"a": 1, "b": 2})
+    killed = ask(pool, engine(), "kill_worker")
+    after = ask(pool, engine(), "add", a=1, b=2)
     assert failure(killed).message == "the worker ended by signal 9"
     assert value(after) == 3
 
 
 def test_a_worker_killed_between_calls_is_not_missed(pool: Pool) -> None:
     """A worker that died while nobody asked is started again without a failure."""
-    value(pool.start(engine()))
+    started(pool, engine())
     (pid,) = pool.pids
     os.kill(pid, signal.SIGKILL)
     assert survivors([pid]) == []
     assert until(lambda: not pool.pids)
-    assert value(pool.submit(engine(), "worker_calls:add", {"a": 3, "b": 4})) == 7
+    assert value(ask(pool, engine(), "add", a=3, b=4)) == 7
 
 
 def test_a_worker_that_always_dies_is_given_up(pool: Pool) -> None:
     """After a few restarts the answer is that it ended too often, at once."""
-    futures = [pool.submit(engine(), "worker_calls:kill_worker", {}) for _ in range(6)]
+    futures = [ask(pool, engine(), "kill_worker") for _ in range(6)]
     messages = [failure(future).message for future in futures]
     assert messages == ["the worker ended by signal 9"] * 4 + ["the worker ended too often"] * 2
 
@@ -119,25 +166,25 @@ def test_a_worker_that_always_dies_is_given_up(pool: Pool) -> None:
 def test_an_engine_that_does_not_import_fails_every_call(pool: Pool) -> None:
     """The reason why an engine cannot be prepared is the answer to each call of it."""
     broken = engine(prepare="prepare_badly")
-    reasons = [failure(pool.start(broken)), failure(pool.submit(broken, "worker_calls:add", {"a": 1, "b": 1}))]
+    reasons = [failure(ask(pool, broken, "add", a=1, b=1)), failure(ask(pool, broken, "add", a=1, b=1))]
     assert [(reason.type, reason.message) for reason in reasons] == [("ImportError", "no such engine")] * 2
 
 
 def test_a_missing_command_fails_every_call(pool: Pool) -> None:
     """A command that does not exist is an answer that names it."""
-    reason = failure(pool.submit(engine(command=("/no/such/python",)), "worker_calls:add", {"a": 1, "b": 1}))
+    reason = failure(ask(pool, engine(command=("/no/such/python",)), "add", a=1, b=1))
     assert (reason.kind, reason.type) == ("died", "FileNotFoundError")
     assert "/no/such/python" in reason.message
 
 
 def test_closing_ends_calls_and_queues_at_once(pool: Pool, tmp_path: Path) -> None:
     """Closing ends the call in progress, cancels what waits, and leaves no worker."""
-    value(pool.start(engine()))
+    started(pool, engine())
     pids = pool.pids
     there = tmp_path / "pids.json"
-    running = pool.submit(engine(), "worker_calls:hang", {"file": str(there)})
+    running = ask(pool, engine(), "hang", file=str(there))
     assert until(there.exists)
-    queued = pool.submit(engine(), "worker_calls:add", {"a": 1, "b": 1})
+    queued = ask(pool, engine(), "add", a=1, b=1)
     pool.close()
     assert failure(running).kind == "died"
     with pytest.raises(CancelledError):
@@ -148,7 +195,7 @@ def test_closing_ends_calls_and_queues_at_once(pool: Pool, tmp_path: Path) -> No
 
 def test_closing_ends_a_command_that_never_answers(pool: Pool) -> None:
     """Closing does not wait for a command that hangs before it is an interpreter."""
-    prepared = pool.start(engine(command=("sh", "-c", "exec sleep 60")))
+    prepared = ask(pool, engine(command=("sh", "-c", "exec sleep 60")), "add", a=1, b=1)
     assert until(lambda: bool(pool.pids))
     pids = pool.pids
     pool.close()

@@ -52,7 +52,7 @@ def seen(**changes: Any) -> SlotSeen:
 
 
 def slot(index: int = 0, found: SlotSeen | None = None, declared: str | None = "h[3]") -> SlotEvidence:
-    return SlotEvidence(index=index, declared=declared, position=PLACE, seen=found)
+    return SlotEvidence(name=f"slot {index}", declared=declared, position=PLACE, seen=found)
 
 
 def violated(mismatch: Mismatch, **more: Any) -> Verdict:
@@ -261,7 +261,7 @@ found_slots = st.builds(
 )
 slots = st.builds(
     SlotEvidence,
-    index=st.integers(0, 20),
+    name=st.sampled_from(["slot 0", "aux_12", "final"]),
     declared=st.none() | words,
     position=words,
     seen=st.none() | found_slots,

@@ -112,8 +112,8 @@ def refused(folder: Path, old: str, new: str, name: str = "sglang_capture_offset
             "      - {break: {shift: {with.layer_ids: +1}}, as: odd}\n"
             "                                                   ^\n"
             "  valid: shifted, permuted, embedding_in_slot, missing_residual, normed, duplicated,\n"
-            "  missing_slot, wrong_width, fc_skipped, wrong_request, engine_refused, other_state,\n"
-            "  unknown_state",
+            "  missing_slot, wrong_width, fc_skipped, wrong_request, missing_tokens, wrong_dtype, unreadable,\n"
+            "  unstable, altered, engine_refused, other_state, unknown_state, mispaired, config_ignored",
         ),
         (
             "{break: {shift: {with.layer_ids: +1}}, as: shifted}          # relative, so wrong in every environment",
@@ -225,6 +225,23 @@ def test_a_mistake_in_a_contract_is_shown_where_it_stands(story: Path, old: str,
         (
             "capture_embedding.py",
             "capture_embeding.py",
+            "pipeline.yaml:7:66: there is no file 'patches/capture_embeding.py' beside pipeline.yaml\n",
+        ),
+        (
+            "overlay: patches/capture_embedding.py",
+            "overlay: 3",
+            "pipeline.yaml:7:66: 'overlay' must be text or a map, not 3\n"
+            "      sglang-0.5.9+embed: {role: serve, like: sglang-0.5.9, overlay: 3}\n"
+            '                                                                     ^\n  write "3"',
+        ),
+        (
+            "overlay: patches/capture_embedding.py",
+            "overlay: {scrip: patches/p.py}",
+            "pipeline.yaml:7:57: 'script' is missing\n",
+        ),
+        (
+            "overlay: patches/capture_embedding.py",
+            "overlay: {script: patches/capture_embeding.py}",
             "pipeline.yaml:7:66: there is no file 'patches/capture_embeding.py' beside pipeline.yaml\n",
         ),
         (

@@ -33,7 +33,7 @@ def test_editors_can_explain_every_key(kind: str) -> None:
 def test_the_schemas_lists_are_the_codes_lists() -> None:
     """Diagnoses, roles and settable keys are closed lists, written once for people and once for editors."""
     contract, pipeline = schema("contract"), schema("pipeline")
-    assert tuple(contract["definitions"]["control"]["properties"]["as"]["enum"]) == DIAGNOSES
+    assert tuple(contract["definitions"]["diagnosis"]["enum"]) == DIAGNOSES
     assert tuple(pipeline["definitions"]["role"]["enum"]) == ROLES
     assert tuple(pipeline["definitions"]["environment"]["properties"]["set"]["properties"]) == SETTABLE
 

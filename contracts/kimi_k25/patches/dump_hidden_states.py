@@ -10,7 +10,7 @@ EDITS = [
         "module": "sglang.srt.models.deepseek_v2",
         "versions": ">=0.5.5,<0.5.13",
         "anchor": "class DeepseekV2Model(nn.Module):\n",
-        "replacement": '''\
+        "replacement": """\
 def _dump_requests(forward_batch, input_ids, taken, final):
     import os
 
@@ -28,34 +28,34 @@ def _dump_requests(forward_batch, input_ids, taken, final):
 
 
 class DeepseekV2Model(nn.Module):
-''',
+""",
     },
     {
         "module": "sglang.srt.models.deepseek_v2",
         "versions": ">=0.5.5,<0.5.13",
         "anchor": "        aux_hidden_states = []\n        for i in range(normal_start_layer, normal_end_layer):\n",
-        "replacement": '''\
+        "replacement": """\
         aux_hidden_states = []
         dumped = []
         for i in range(normal_start_layer, normal_end_layer):
             if i in PARAMS["layers"]:
                 whole = PARAMS["save"] == "hidden_plus_residual" and residual is not None
                 dumped.append((hidden_states + residual) if whole else hidden_states.clone())
-''',
+""",
     },
     {
         "module": "sglang.srt.models.deepseek_v2",
         "versions": ">=0.5.5,<0.5.13",
-        "anchor": '''\
+        "anchor": """\
             if not forward_batch.forward_mode.is_idle():
                 if residual is None:
                     hidden_states = self.norm(hidden_states)
-''',
-        "replacement": '''\
+""",
+        "replacement": """\
             if not forward_batch.forward_mode.is_idle():
                 _dump_requests(forward_batch, input_ids, dumped, hidden_states + residual)
                 if residual is None:
                     hidden_states = self.norm(hidden_states)
-''',
+""",
     },
 ]

@@ -1,25 +1,39 @@
-"""`toy.capture` and `toy.faulty`: adapters of a user's own package, found by their entry points.
+"""Adapters of a user's own package, found by their entry points: one that captures, and two that read what it left.
 
 Every start and every observation is a line in the file that TOY_DIARY names, so that a story can tell what was run.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from eagle_contracts.subjects.protocol import Subject
 
 NUMBER = 7
+LEFT = "slots.json"
+"""The file in which an observation leaves its slots for those that read it."""
 
 
-def _capture_request(given: Mapping[str, Any], twin: Any) -> dict[str, Any]:
+def _capture_request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
     return {"ids": given["layer_ids"].data, "offset": given["offset"].data, "act": None}
 
 
-def _faulty_request(given: Mapping[str, Any], twin: Any) -> dict[str, Any]:
+def _faulty_request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
     return {"ids": given["layer_ids"].data, "offset": 1, "act": given["act"].data}
+
+
+def _stage_request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
+    return {"stage": (folder / str(given["stage"].data)).read_text(encoding="utf-8")}
+
+
+def _parity_request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
+    return {}
 
 
 def _baseline(twin: Any) -> dict[str, Any]:
@@ -41,7 +55,10 @@ CAPTURE = Subject(
 FAULTY = Subject(
     name="toy.faulty",
     engine="toy",
-    parameters={"layer_ids": "the list of ids to capture", "act": "what goes wrong: raise, die, kill_worker, hang"},
+    parameters={
+        "layer_ids": "the list of ids to capture",
+        "act": "what goes wrong: raise, die, kill_worker, hang, refuse, nap, full, full_in_worker",
+    },
     prepare=f"{__name__}:prepare",
     gate=f"{__name__}:gate",
     observe=f"{__name__}:observe",
@@ -49,15 +66,44 @@ FAULTY = Subject(
     baseline=_baseline,
 )
 
+STAGE = Subject(
+    name="toy.stage",
+    engine="toy",
+    parameters={"stage": "a file with a function `arrange` from slots to slots, relative to the pipeline"},
+    prepare=f"{__name__}:prepare",
+    observe=f"{__name__}:observe_stage",
+    request=_stage_request,
+    reads=True,
+)
+
+# What a run concludes depends on these names: facts are taken from the framework's own adapters alone.
+SERVING = replace(CAPTURE, name="sglang.capture")
+
+PARITY = Subject(
+    name="compare",
+    engine="toy",
+    parameters={},
+    prepare=f"{__name__}:prepare",
+    observe=f"{__name__}:observe_parity",
+    request=_parity_request,
+    reads=True,
+)
+
 
 def prepare(params: dict[str, Any]) -> dict[str, Any]:
-    """Say what was imported."""
+    """Put the overlays on the engine, and say what was imported."""
+    from eagle_contracts.workers import overlays
+
     _note("start")
-    return {"toy": "1.0", "overlay": None}
+    return {"toy": "1.0", "overlays": [overlays.install(overlay, engine="toy") for overlay in params["overlays"]]}
 
 
 def gate(params: dict[str, Any]) -> dict[str, Any]:
-    """Agree with the reference, as far as TOY_DISAGREES lets it."""
+    """Write the twin's manifest, and agree with the reference as far as TOY_DISAGREES lets it."""
+    _note("gate")
+    folder = Path(params["folder"])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "twin.json").write_text("{}", encoding="utf-8")
     worst = float(os.environ.get("TOY_DISAGREES", "0"))
     return {"worst": worst, "at": 4, "states": params["layers"] + 1, "transformers": "5.0"}
 
@@ -67,9 +113,66 @@ def observe(params: dict[str, Any]) -> dict[str, Any]:
     from . import model
 
     _note(f"observe {params['ids']}")
-    if params["act"]:
-        return model.misbehave(params["act"])
-    return model.capture(params["ids"], params["offset"], params["declared"])
+    if params["act"] and (told := model.misbehave(params["act"], Path(params["out"]))):
+        return told
+    held = model.capture(params["ids"], params["offset"] + _shift())
+    return _leave(params, held) if isinstance(held, list) else held
+
+
+def observe_stage(params: dict[str, Any]) -> dict[str, Any]:
+    """Arrange the slots that another observation left, after the break that the control asks for."""
+    (place,) = params["inputs"].values()
+    _note("stage" + _told(params))
+    space: dict[str, Any] = {}
+    exec(compile(params["stage"], "stage", "exec"), space)
+    return _leave(params, space["arrange"](_broken(_left(place), params)))
+
+
+def observe_parity(params: dict[str, Any]) -> dict[str, Any]:
+    """Compare what two observations left, slot by slot."""
+    from . import model
+
+    _note("parity" + _told(params))
+    sides = {name: _left(place) for name, place in params["inputs"].items()}
+    sides["serve"] = _broken(sides["serve"], params)
+    between = [
+        {"error": model.match(one, other, 0).error, "dtypes": ["float32", "float32"]}
+        for one, other in zip(sides["train"], sides["serve"], strict=False)
+    ]
+    reports = {name: model.seen(slots, None)["slots"] for name, slots in sides.items()}
+    return {"refused": None, "sides": reports, "between": between}
+
+
+def _left(place: str) -> list[Any]:
+    slots: list[Any] = json.loads(Path(place, LEFT).read_text(encoding="utf-8"))
+    return slots
+
+
+def _told(params: dict[str, Any]) -> str:
+    return f" {params['break']['swap']}" if "break" in params else ""
+
+
+def _broken(slots: list[Any], params: dict[str, Any]) -> list[Any]:
+    """Exchange the slots that a control names."""
+    if "break" in params:
+        one, other = (int(name.removeprefix("slot_")) for name in params["break"]["swap"])
+        slots[one], slots[other] = slots[other], slots[one]
+    return slots
+
+
+def _leave(params: dict[str, Any], slots: list[Any]) -> dict[str, Any]:
+    from . import model
+
+    Path(params["out"], LEFT).write_text(json.dumps(slots), encoding="utf-8")
+    return model.seen(slots, params["declared"])
+
+
+def _shift() -> int:
+    """Return what the installed engine adds to every id, where there is one: its source is what a story edits."""
+    try:
+        return int(importlib.import_module("toy_core").SHIFT)
+    except ImportError:
+        return 0
 
 
 def _note(what: str) -> None:

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from eagle_contracts.identification import Identification, Match, Side
@@ -24,19 +25,24 @@ def states() -> list[State]:
     return [[[draw.gauss(0.0, 1.0 + k) for _ in range(WIDTH)] for _ in range(ROWS)] for k in range(LAYERS + 1)]
 
 
-def capture(ids: list[int], offset: int, declared: list[Any]) -> dict[str, Any]:
-    """Return the slots for a list of ids: in layer order, too low an id refused, too high a one skipped."""
+def capture(ids: list[int], offset: int) -> list[State] | dict[str, Any]:
+    """Return the states for a list of ids, in layer order, or a refusal: too low an id is refused, too high skipped."""
     wanted = sorted(i + offset for i in ids)
     if wanted and wanted[0] < 0:
         return {"refused": refusal(f"list index {wanted[0]} is below the first layer")}
     stream = states()
-    held = [stream[k] for k in wanted if k <= LAYERS]
+    return [stream[k] for k in wanted if k <= LAYERS]
+
+
+def seen(held: list[State], declared: list[Any] | None) -> dict[str, Any]:
+    """Return what an adapter returns of the states in its slots."""
+    wanted, stream = declared or [], states()
     return {
         "refused": None,
         "rows": ROWS,
         "total_width": WIDTH * len(held),
         "width": WIDTH,
-        "slots": [identify(state, stream, declared[n] if n < len(declared) else None) for n, state in enumerate(held)],
+        "slots": [identify(state, stream, wanted[n] if n < len(wanted) else None) for n, state in enumerate(held)],
     }
 
 
@@ -51,9 +57,20 @@ def refusal(message: str) -> dict[str, str]:
     }
 
 
-def misbehave(act: str) -> dict[str, Any]:
-    """Do what the act says; none of them comes to a result."""
+def misbehave(act: str, out: Path) -> dict[str, Any] | None:
+    """Do what the act says; None where the observation then goes its way."""
     print(f"the toy is about to {act}", flush=True)
+    if act == "refuse":
+        return {"refused": refusal("the toy was told to refuse")}
+    if act == "full":
+        (out / "record.json").symlink_to("/dev/full")
+        return None
+    if act == "nap":
+        (out / "slots.json").write_text("[[", encoding="utf-8")
+        time.sleep(float(os.environ.get("TOY_NAP", "0")))
+        return None
+    if act == "full_in_worker":
+        Path("/dev/full").write_text("more", encoding="utf-8")
     if act == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if act == "kill_worker":

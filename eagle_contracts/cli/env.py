@@ -1,4 +1,4 @@
-"""The command `eagle-contracts`: a thin edge that parses words and prints sentences. PYTEST_DONT_REWRITE"""
+"""`eagle-contracts env`: the environments that contracts run in. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
@@ -12,36 +12,54 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from eagle_contracts import __version__
+from eagle_contracts.cli import FAILED, OK, USAGE
+from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, complain, failures, say_json, table
 
-OK: Final = 0
-FAILED: Final = 1
-USAGE: Final = 2
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 done, 1 failed, 2 wrong usage."""
-    options = _parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = options.run
-    return run(options)
+_VERBS: Final = ("sync", "list")
+_SYNC: Final = "build what the pipelines name; what is built already is left alone"
+_LIST: Final = "show every environment and its state"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="eagle-contracts", description="Checks EAGLE-3 pipelines by their contracts.")
-    parser.add_argument("--version", action="version", version=f"eagle-contracts {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_env(commands.add_parser("env", help="build and list the environments that contracts run in"))
+def main(arguments: Sequence[str]) -> int:
+    """Build or list environments."""
+    verb, rest = (arguments[0], arguments[1:]) if arguments else ("", ())
+    if verb == "sync":
+        return _sync(_sync_parser().parse_args(rest))
+    if verb == "list":
+        return _list(_list_parser().parse_args(rest))
+    if verb in ("-h", "--help"):
+        print(_help())
+        return OK
+    complain(_unknown(verb) if verb else _help())
+    return USAGE
+
+
+def _help() -> str:
+    return (
+        f"usage: eagle-contracts env COMMAND ...\n\ncommands:\n  sync  {_SYNC}\n  list  {_LIST}\n\n"
+        "options:\n  -h, --help  show this; `eagle-contracts env COMMAND --help` shows a command's own"
+    )
+
+
+def _unknown(word: str) -> str:
+    from eagle_contracts.spec.errors import suggest
+
+    return f"eagle-contracts env: no command is called '{word}': {suggest(word, _VERBS, 'commands')}"
+
+
+def _sync_parser() -> argparse.ArgumentParser:
+    codes = "0 all is built, 1 something failed, 2 a wrong name or no virtual environment at --base"
+    parser = Parser("env sync", f"Build environments: {_SYNC}.", ("", "sglang-0.5.9", "--base .venv"), codes)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="an environment or a lock; `base` is the base alone")
+    parser.add_argument("--base", type=Path, metavar="VENV", help="the virtual environment to use as the base")
     return parser
 
 
-def _add_env(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    sync = commands.add_parser("sync", help="build what the pipelines name; what is built already is left alone")
-    sync.add_argument("names", nargs="*", metavar="NAME", help="an environment or a lock; `base` is the base alone")
-    sync.add_argument("--base", type=Path, metavar="VENV", help="the virtual environment to use as the base")
-    sync.set_defaults(run=_sync)
-    listing = commands.add_parser("list", help="show every environment and its state")
-    listing.set_defaults(run=_list)
+def _list_parser() -> argparse.ArgumentParser:
+    codes = "0 listed, whatever the states are, 1 a pipeline has mistakes"
+    parser = Parser("env list", f"{_LIST.capitalize()}.", ("", "--json"), codes)
+    parser.add_argument("--json", action="store_true", help=JSON_HELP)
+    return parser
 
 
 def _sync(options: argparse.Namespace) -> int:
@@ -52,14 +70,14 @@ def _sync(options: argparse.Namespace) -> int:
     from eagle_contracts.workers.wanted import wanted
 
     if options.base is not None and not interpreter_of(options.base).exists():
-        _complain(
+        complain(
             f"eagle-contracts: no virtual environment at {options.base}: "
             f"make it with `python3.11 -m venv {options.base}`"
         )
         return USAGE
     root, started = project_root(Path.cwd()), time.monotonic()
     progress = Progress(sys.stderr)
-    with _failures(progress.say) as failed, _stopped_by_signals():
+    with _build_failures(progress.say) as failed, _stopped_by_signals():
         plan = wanted(root, home_folder(root), options.names)
         sync(home_folder(root), plan.base, plan.locks, progress, base=options.base)
         for note in plan.notes:
@@ -72,9 +90,13 @@ def _list(options: argparse.Namespace) -> int:
     from eagle_contracts.project import project_root
 
     root = project_root(Path.cwd())
-    with _failures(_complain) as failed:
+    with failures() as failed:
         rows, advice = _states(root)
-        print(_table((("PIPELINE", "ENVIRONMENT", "ENGINE", "STATE"), *rows)) if rows else _no_pipelines(root))
+        if options.json:
+            say_json([dict(zip(("pipeline", "environment", "engine", "state"), row, strict=True)) for row in rows])
+            advice.clear()
+        else:
+            print(table((("PIPELINE", "ENVIRONMENT", "ENGINE", "STATE"), *rows)) if rows else _no_pipelines(root))
         for message in dict.fromkeys(advice):
             print(f"\n{message}")
     return failed[0] if failed else OK
@@ -98,13 +120,6 @@ def _states(root: Path) -> tuple[list[tuple[str, ...]], list[str]]:
     return rows, advice
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    return "\n".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
-    )
-
-
 def _no_pipelines(root: Path) -> str:
     from eagle_contracts.project import contracts_paths
 
@@ -113,29 +128,21 @@ def _no_pipelines(root: Path) -> str:
 
 
 @contextlib.contextmanager
-def _failures(say: Callable[[str], None]) -> Iterator[list[int]]:
-    """Say in sentences what a user can meet; the list gets the exit code of what failed."""
-    from eagle_contracts.spec.errors import SpecError
+def _build_failures(say: Callable[[str], None]) -> Iterator[list[int]]:
+    """Say in sentences how a build can fail, too."""
     from eagle_contracts.workers.pip import BuildError
     from eagle_contracts.workers.wanted import UnknownName
 
-    def fail(message: str, code: int) -> None:
-        say(f"eagle-contracts: {message}")
-        failed.append(code)
-
-    failed: list[int] = []
-    try:
-        yield failed
-    except UnknownName as error:
-        fail(str(error), USAGE)
-    except SpecError as error:
-        fail(error.render(), FAILED)
-    except BuildError as error:
-        fail(str(error), FAILED)
-    except OSError as error:
-        fail(f"{error.filename or 'the system'}: {error.strerror or error}", FAILED)
-    except KeyboardInterrupt:
-        fail("stopped. Nothing is left half built that looks complete; run it again to go on.", FAILED)
+    with failures(say) as failed:
+        try:
+            yield failed
+        except UnknownName as error:
+            raise Complaint(str(error), USAGE) from error
+        except BuildError as error:
+            raise Complaint(str(error)) from error
+        except KeyboardInterrupt as error:
+            words = "stopped. Nothing is left half built that looks complete; run it again to go on."
+            raise Complaint(words, FAILED) from error
 
 
 @contextlib.contextmanager
@@ -150,7 +157,3 @@ def _stopped_by_signals() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _complain(message: str) -> None:
-    print(message, file=sys.stderr)

@@ -1,0 +1,282 @@
+"""validate, list, explain, schema and run: what a person types, and what they read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from eagle_contracts.cli import VERBS, main
+from eagle_contracts.spec.validate import schema
+
+from .cli_story import CAPTURE, ROOT, started, write_project
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The small project, with the command started at its root."""
+    write_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EAGLE_CONTRACTS_HOME", raising=False)
+    return tmp_path
+
+
+def edit(project: Path, old: str, new: str, name: str = "capture.yaml") -> None:
+    path = project / "contracts" / "small" / name
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_a_right_project_is_said_to_be_right(project: Path, capsys: Captured) -> None:
+    """The count says what was read: nothing read would be no success."""
+    assert main(["validate"]) == 0
+    assert capsys.readouterr().out == "1 contract and 1 pipeline: no mistake.\n"
+
+
+def test_all_mistakes_are_shown_at_once(project: Path, capsys: Captured) -> None:
+    """A parameter and a promise are wrong in one file, and the adapter of another file."""
+    edit(project, "{layer_ids: $draft.layer_ids}", "{layer_ids: $draft.layer_ids, layer_idz: 1}")
+    edit(project, "- slots: $trained.taps", "- slotz: $trained.taps\n  - rows: one")
+    (project / "contracts" / "small" / "other.yaml").write_text(
+        CAPTURE.replace("run: sglang.capture", "run: sglang.captur")
+    )
+    assert main(["validate"]) == 1
+    out = capsys.readouterr().out
+    assert "capture.yaml:6:37: sglang.capture takes no 'layer_idz'\n" in out
+    assert "  did you mean 'layer_ids'?\n" in out
+    assert "capture.yaml:8:5: no expectation is called 'slotz'\n" in out
+    assert "other.yaml:4:6: no adapter is called 'sglang.captur'\n" in out
+    assert out.endswith("2 contracts and 1 pipeline: 3 mistakes in 2 files.\n")
+
+
+def test_two_unknown_promises_are_both_shown(project: Path, capsys: Captured) -> None:
+    """Planning stops at the first mistake, and validate does not."""
+    edit(project, "- slots: $trained.taps", "- slotz: $trained.taps\n  - rowz: one_per_token")
+    assert main(["validate"]) == 1
+    out = capsys.readouterr().out
+    assert "capture.yaml:8:5: no expectation is called 'slotz'\n" in out
+    assert "capture.yaml:9:5: no expectation is called 'rowz'\n" in out
+
+
+def test_a_value_that_no_check_would_take_is_found_without_an_engine(project: Path, capsys: Captured) -> None:
+    """A bare list of taps, and rows that are counted in no known way."""
+    edit(project, "- slots: $trained.taps", "- slots: [3, 5]\n  - rows: one")
+    assert main(["validate"]) == 1
+    assert capsys.readouterr().out.startswith(
+        "contracts/small/capture.yaml:8:12: a list of taps must say how it counts\n"
+        "      - slots: [3, 5]\n"
+        "               ^\n"
+        "  write hidden_states: [3, 5] for h[3], h[5], or layer_outputs: [3, 5] for h[4], h[6]\n"
+        "contracts/small/capture.yaml:9:11: rows takes one_per_token, not 'one'\n"
+    )
+
+
+def test_the_claim_is_checked_against_the_targets_depth(project: Path, capsys: Captured) -> None:
+    """Ten layers have no eleventh output."""
+    edit(project, "[3, 5, 9]}}\nenv", "[3, 5, 11]}}\nenv", "pipeline.yaml")
+    assert main(["validate", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["path"], one["line"], one["column"], one["message"]) for one in found["mistakes"]] == [
+        ("contracts/small/pipeline.yaml", 3, 40, "hidden_states of a target with 10 layers are 0 to 9, not 11")
+    ]
+
+
+def test_validate_needs_no_torch(project: Path) -> None:
+    """A machine that only edits contracts can check them; the same probe notices torch where it is imported."""
+    code = (
+        "import sys; from eagle_contracts.cli import main; code = main(['validate', *sys.argv[1:]]);"
+        "print('torch' in sys.modules, code)"
+    )
+    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    run = subprocess.run([sys.executable, "-c", code], cwd=project, env=env, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "False 0"
+    probe = code.replace("import sys;", "import sys, torch;")
+    run = subprocess.run(
+        [sys.executable, "-c", probe], cwd=project, env=env, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.splitlines()[-1] == "True 0"
+
+
+def test_a_hundred_contracts_are_validated_within_half_a_second(project: Path, capsys: Captured) -> None:
+    """An editor can validate at every save."""
+    for number in range(99):
+        (project / "contracts" / "small" / f"c{number}.yaml").write_text(CAPTURE)
+    main(["validate"])
+    capsys.readouterr()
+    took = []
+    for _ in range(3):
+        start = time.process_time()
+        assert main(["validate"]) == 0
+        took.append(time.process_time() - start)
+    assert capsys.readouterr().out.startswith("100 contracts and 1 pipeline: no mistake.\n")
+    assert min(took) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["validate", "contracts/smal"], "there is no contracts/smal: did you mean 'small'?"),
+        (["validate", "pytest.ini"], "pytest.ini is no contract: contracts end in .yaml or .yml"),
+        (["explain", "captur"], "no contract is called 'captur': did you mean 'capture'?"),
+        (
+            ["explain", "contracts/small/pipeline.yaml"],
+            "contracts/small/pipeline.yaml is a pipeline: name one of the contracts beside it",
+        ),
+        (
+            ["explain", "capture", "--environment", "mien"],
+            "'mien' is neither a role nor an environment of contracts/small/pipeline.yaml: did you mean 'mine'?",
+        ),
+        (["schema", "pipelines"], "no schema is called 'pipelines': did you mean 'pipeline'?"),
+        (["valdate"], "no command is called 'valdate': did you mean 'validate'?"),
+        (["--verson"], "no option is called '--verson': commands: validate, list, run, explain, identify, env, schema"),
+    ],
+)
+def test_wrong_usage_names_what_is_near(project: Path, capsys: Captured, words: list[str], message: str) -> None:
+    """Exit code 2, one sentence, and nothing on standard output."""
+    assert main(words) == 2
+    assert capsys.readouterr() == ("", f"eagle-contracts: {message}\n")
+
+
+def test_an_unknown_option_names_the_nearest(project: Path, capsys: Captured) -> None:
+    """Argument errors have the same code and say where help is."""
+    with pytest.raises(SystemExit) as stopped:
+        main(["validate", "--jsno"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == (
+        "eagle-contracts validate: unrecognized arguments: --jsno; did you mean '--json'?\n"
+        "  help: eagle-contracts validate --help\n"
+    )
+
+
+def test_a_project_without_contracts_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """A green check that read nothing is what this tool exists against."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["validate"]) == 1
+    said = "eagle-contracts: there is no contract in contracts: name a folder, or write a first contract there\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("where", [".", "contracts/small"])
+def test_list_shows_what_pytest_collects(project: Path, where: str) -> None:
+    """The ids are those of `pytest --contracts`, in its order, mistakes too, from the root and from a folder."""
+    (project / "contracts" / "small" / "wrong.yaml").write_text("spec: 1\n")
+    listed = json.loads(started(project / where, "list", "--json").stdout)["items"]
+    collected = started(project / where, "run", "--co", "-q", "-p", "no:cacheprovider").stdout
+    ids = [line for line in collected.splitlines() if "::" in line]
+    assert len(ids) == 4
+    assert [item["id"] for item in listed] == ids
+
+
+def test_list_names_contract_environments_and_roles(project: Path, capsys: Captured) -> None:
+    """One row an item."""
+    assert main(["list", "contracts/small/capture.yaml"]) == 0
+    assert capsys.readouterr().out == (
+        "ITEM                                                 CONTRACT  ENVIRONMENTS  ROLES\n"
+        "contracts/small/capture.yaml::slots[sglang-9]        capture   sglang-9      serve\n"
+        "contracts/small/capture.yaml::slots[mine]            capture   mine          train, serve\n"
+        "contracts/small/capture.yaml::catches-shifted[mine]  capture   mine          train, serve\n"
+    )
+
+
+def test_explain_says_where_every_value_is_from(project: Path, capsys: Captured) -> None:
+    """The ids come from the environment, the taps from the claim, and both readings of the taps are shown."""
+    assert main(["explain", "capture", "--environment", "mine"]) == 0
+    assert capsys.readouterr().out == (
+        "contracts/small/capture.yaml\n"
+        "  why      Ids are counted in two ways.      contracts/small/capture.yaml:2\n"
+        "  between  serving config -> target forward  contracts/small/capture.yaml:3\n"
+        "  run      sglang.capture (engine: sglang)   contracts/small/capture.yaml:4\n"
+        "  in       serve                             contracts/small/capture.yaml:5\n"
+        "\n"
+        "in mine (contracts/small/pipeline.yaml:6)\n"
+        "  role                train, serve                 contracts/small/pipeline.yaml:6\n"
+        "  engine              none named                   contracts/small/pipeline.yaml:6\n"
+        "  interpreter         unavailable(environment)\n"
+        "                      /no/such/python, named at contracts/small/pipeline.yaml:6, does not exist.\n"
+        "                      Correct the path there.\n"
+        "  layer_ids           [3, 5, 9]                    contracts/small/pipeline.yaml:6\n"
+        "                      by $draft.layer_ids at contracts/small/capture.yaml:6\n"
+        "  expect slots        {hidden_states: [3, 5, 9]}   contracts/small/pipeline.yaml:3\n"
+        "                      by $trained.taps at contracts/small/capture.yaml:8\n"
+        "                      h[3], h[5], h[9]\n"
+        "                      hidden_states: [3, 5, 9] = layer_outputs: [2, 4, 8]\n"
+        "  must catch shifted  shift: {with.layer_ids: +1}  contracts/small/capture.yaml:10\n"
+        "                      then layer_ids: [4, 6, 10]\n"
+    )
+
+
+def test_explain_shows_an_override_as_its_origin(project: Path, capsys: Captured) -> None:
+    """The position of an overridden value is the flag of a run, and controls are left out then."""
+    assert main(["explain", "capture", "--environment", "sglang-9", "--set", "draft.layer_ids=[1,2,3]", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    [place] = found["environments"]
+    values = {row["name"]: (row["value"], row["position"]) for row in place["values"]}
+    assert values["layer_ids"] == ("[1, 2, 3]", "--contracts-set draft.layer_ids")
+    assert place["items"] == ["slots[sglang-9]"]
+    assert found["values"][-1]["value"] == "not run: a value is overridden"
+
+
+def test_explain_says_why_a_value_does_not_resolve(project: Path, capsys: Captured) -> None:
+    """No ids anywhere: the sentence of a run, and exit code 1."""
+    edit(project, ", set: {draft.layer_ids: [2, 4, 8]}", "", "pipeline.yaml")
+    assert main(["explain", "capture", "--environment", "sglang-9"]) == 1
+    assert (
+        "contracts/small/capture.yaml:6:19: no draft.layer_ids: the pipeline names no draft config; "
+        "write set: {draft.layer_ids: [...]} in sglang-9 (contracts/small/pipeline.yaml:5)"
+    ) in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("words", [["contract"], ["contract", "--json"], []])
+def test_schema_prints_what_validate_reads(capsys: Captured, words: list[str]) -> None:
+    """An editor can be given the output as it is."""
+    assert main(["schema", *words]) == 0
+    assert json.loads(capsys.readouterr().out) == schema("contract")
+
+
+def test_run_passes_pytests_exit_code_on(project: Path) -> None:
+    """A run in which every environment is unavailable checks nothing and ends with 1; wrong usage is pytest's 4."""
+    assert started(project, "run", "-q", "-p", "no:cacheprovider").returncode == 1
+    assert started(project, "run", "--no-such-flag").returncode == 4
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"env"}))
+def test_every_verb_has_help_with_examples_and_exit_codes(capsys: Captured, verb: str) -> None:
+    """Help shows how a verb is used and what its exit code means."""
+    try:
+        code = main([verb, "--help"])
+    except SystemExit as stopped:
+        code = int(stopped.code or 0)
+    out = capsys.readouterr().out
+    assert code == 0
+    assert f"examples:\n  eagle-contracts {verb}" in out
+    assert "exit codes: " in out
+
+
+def test_help_lists_every_verb_and_the_exit_codes(capsys: Captured) -> None:
+    """Without a word the same is shown, as wrong usage."""
+    assert (main(["--help"]), main([])) == (0, 2)
+    out = capsys.readouterr().out
+    assert [verb for verb in VERBS if f"\n  {verb} " not in out] == []
+    assert "  0  done, and nothing is wrong\n  1  something is wrong" in out
+
+
+def test_the_pages_explanation_is_what_the_command_prints(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """The documentation's sample is real, but for what each machine has built."""
+    monkeypatch.chdir(ROOT)
+    assert main(["explain", "kimi_k25/sglang_capture_offset", "--environment", "sglang-0.5.23"]) == 0
+    page = (ROOT / "docs" / "cli.md").read_text()
+    lines = capsys.readouterr().out.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("  interpreter"))
+    end = next(n for n, line in enumerate(lines) if line.startswith("  layer_ids"))
+    assert "\n".join(lines[:start]) in page
+    assert "\n".join(lines[end:]) in page
