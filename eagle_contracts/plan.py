@@ -240,8 +240,8 @@ def _broken(given: Mapping[str, Value], case: Case, scope: Scope) -> dict[str, V
         if control.break_.verb in ("swap", "drop") or path.startswith("overlay."):
             continue
         key = path.removeprefix("with.")
-        if key == path or key not in out:
-            hint = suggest(path, [f"with.{name}" for name in given], "paths")
+        if key == path or (key not in out and key not in case.subject.optional):
+            hint = suggest(path, [f"with.{name}" for name in (*given, *case.subject.optional)], "paths")
             raise fail(control.break_.position, f"nothing here can be broken at {path!r}", hint)
         value = Value(data=data, position=control.break_.position)
         if control.break_.verb == "shift":

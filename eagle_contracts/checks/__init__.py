@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from eagle_contracts.checks.context import Context as Context
+from eagle_contracts.checks.draft import (
+    check_config,
+    check_fc_in,
+    check_first_step,
+    check_later_steps,
+    check_pairing,
+    check_reference,
+)
 from eagle_contracts.checks.outputs import check_concat, check_equals, check_order, check_width
 from eagle_contracts.checks.parity import check_same
 from eagle_contracts.checks.rows import check_rows
@@ -25,5 +33,11 @@ CHECKS: Mapping[str, Check] = {
     "equals": check_equals,
     "width": check_width,
     "same": check_same,
+    "first_step": check_first_step,
+    "later_steps": check_later_steps,
+    "fc_in": check_fc_in,
+    "pairing": check_pairing,
+    "config": check_config,
+    "reference": check_reference,
 }
 """Each expectation's name and its check: the promise, resolved; the observation; what the pipeline is."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eagle_contracts.real_draft import RealWidth
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -11,7 +13,7 @@ class Context:
 
     `layers` and `width` are the twin's depth and hidden size, `real_width` the config's own hidden size, `slots` how
     many taps are claimed, `requests` the token counts of the requests, `concatenated` the outputs that the contract
-    promises to be a concatenation.
+    promises to be a concatenation, `real_fc` how wide the real draft's `fc` is by its own files.
     """
 
     layers: int
@@ -20,3 +22,4 @@ class Context:
     slots: int
     requests: tuple[int, ...]
     concatenated: tuple[str, ...] = ()
+    real_fc: tuple[RealWidth, ...] = ()

@@ -34,9 +34,9 @@ def check_equals(promise: Value, observation: Observation, context: Context) -> 
 
 def check_width(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if a tensor's width is not the product of symbols promised, such as `slots x target`."""
-    for key, product in _widths(promise, context):
-        wanted, real = _product(product, context)
-        expected = f"where {product.data} is {wanted} on the twin{real}"
+    for key, symbols in _widths(promise, context):
+        wanted, real = product(symbols, context)
+        expected = f"where {symbols.data} is {wanted} on the twin{real}"
         for number, outputs in enumerate(observation.data["outputs"]):
             output = outputs.get(key)
             found = _last(output)
@@ -65,7 +65,8 @@ def _last(output: Mapping[str, Any] | None) -> int | None:
     return int(shape[-1]) if shape else None
 
 
-def _product(promise: Value, context: Context) -> tuple[int, str]:
+def product(promise: Value, context: Context) -> tuple[int, str]:
+    """Return what a width such as `slots x target` is on the twin, and in words on the real model."""
     known = {"slots": context.slots, "target": context.width}
     real = {"slots": context.slots, "target": context.real_width or 0}
     words = str(promise.data).split(" x ")

@@ -31,6 +31,8 @@ DIAGNOSES: Final = (
     "engine_refused",
     "other_state",
     "unknown_state",
+    "mispaired",
+    "config_ignored",
 )
 SETTABLE: Final = ("trained.taps", "trained.final", "draft.layer_ids")
 Verb = Literal["shift", "swap", "drop", "set"]

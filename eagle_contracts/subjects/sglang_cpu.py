@@ -130,12 +130,13 @@ def attention_backend() -> str:
     from sglang.srt.layers.attention.attention_registry import register_attention_backend
 
     name = "eagle_contracts" if has_platform_plugins() else "torch_native"
-    backend = _backend_class()
+    backend = prefill_attention()
     register_attention_backend(name)(lambda runner: backend(runner))
     return name
 
 
-def _backend_class() -> Any:
+def prefill_attention() -> Any:
+    """Return the class of a plain attention for prefill without a cached prefix."""
     import torch
     from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
     from torch.nn.functional import scaled_dot_product_attention

@@ -72,10 +72,10 @@ class Engine:
 
     def __init__(self, target: Path, *, draft: Path | None, architecture: str) -> None:
         self.tokens_limit = 2048
-        arguments = _server_args(target, draft, sglang_cpu.attention_backend(), self.tokens_limit)
-        self.runner = _step("reading its configuration and building the model", lambda: _runner(arguments))
+        arguments = server_args(target, draft, sglang_cpu.attention_backend(), self.tokens_limit)
+        self.runner = step("reading its configuration and building the model", lambda: _runner(arguments))
         self.model = self.runner.model
-        _assert_class(self.model, architecture)
+        assert_class(self.model, architecture)
 
     def forward(self, prompts: list[list[int]]) -> Any:
         """Prefill all prompts in one batch, nothing kept of earlier ones.
@@ -88,10 +88,10 @@ class Engine:
         self.runner.req_to_token_pool.clear()
         self.runner.token_to_kv_pool_allocator.clear()
         with torch.no_grad():
-            batch = _batch(self.runner, prompts)
+            batch = batch_of(self.runner, prompts)
             forward = _forward_batch(batch, self.runner)
             forward.capture_hidden_mode = CaptureHiddenMode.FULL
-            output = _step("the forward pass", lambda: self.runner.forward(forward))
+            output = step("the forward pass", lambda: self.runner.forward(forward))
         output = getattr(output, "logits_output", output)
         return (output[0] if isinstance(output, tuple) else output).hidden_states
 
@@ -112,7 +112,7 @@ def _names(holder: Any) -> Any:
     return getattr(type(holder), "__struct_fields__", None) or getattr(holder, "__dict__", {})
 
 
-def _step(stage: str, run: Callable[[], Any]) -> Any:
+def step(stage: str, run: Callable[[], Any]) -> Any:
     """Run engine code; an exception raised by the engine is its refusal, one of ours or of a stand-in is not."""
     try:
         return run()
@@ -135,7 +135,7 @@ def _raised_by_engine(error: BaseException) -> bool:
     return theirs > ours
 
 
-def _assert_class(model: Any, architecture: str) -> None:
+def assert_class(model: Any, architecture: str) -> None:
     """Refuse another class than the config's: a model module that fails to import is only logged by the registry,
 
     which then builds `TransformersForCausalLM` without a word (seen on 0.5.5 to 0.5.23).
@@ -147,7 +147,8 @@ def _assert_class(model: Any, architecture: str) -> None:
         )
 
 
-def _server_args(target: Path, draft: Path | None, backend: str, tokens: int) -> Any:
+def server_args(target: Path, draft: Path | None, backend: str, tokens: int) -> Any:
+    """Return SGLang's arguments for a float32 target on a CPU, with a draft's folder where there is one."""
     from sglang.srt.server_args import ServerArgs
 
     wanted: dict[str, Any] = {
@@ -175,7 +176,7 @@ def _server_args(target: Path, draft: Path | None, backend: str, tokens: int) ->
     unknown = set(wanted) - set(inspect.signature(ServerArgs).parameters)
     if unknown:
         raise LookupError(f"ServerArgs of this SGLang has no {', '.join(sorted(unknown))}")
-    return _step("checking its server arguments", lambda: ServerArgs(**wanted))
+    return step("checking its server arguments", lambda: ServerArgs(**wanted))
 
 
 def _runner(arguments: Any) -> Any:
@@ -185,9 +186,7 @@ def _runner(arguments: Any) -> Any:
     from sglang.srt.server_args import PortArgs
 
     ports = PortArgs.init_new(arguments)
-    config = (
-        _publish(arguments, ports) if sglang_cpu.has_platform_plugins() else ModelConfig.from_server_args(arguments)
-    )
+    config = publish(arguments, ports) if sglang_cpu.has_platform_plugins() else ModelConfig.from_server_args(arguments)
     ranks = {"tp_rank": 0, "tp_size": 1, "moe_ep_rank": 0, "moe_ep_size": 1, "pp_rank": 0, "pp_size": 1}
     given = {
         "model_config": config,
@@ -205,7 +204,7 @@ def _runner(arguments: Any) -> Any:
     return runner
 
 
-def _publish(arguments: Any, ports: Any) -> Any:
+def publish(arguments: Any, ports: Any) -> Any:
     """Set up the process as SGLang 0.5.23's own one-batch benchmark does."""
     from sglang.srt.configs.model_config import ModelConfig
     from sglang.srt.runtime_context import SpawnRanks, publish
@@ -224,12 +223,13 @@ def _bench() -> Any:
     return importlib.import_module(_bench_module())
 
 
-def _batch(runner: Any, prompts: list[list[int]]) -> Any:
+def batch_of(runner: Any, prompts: list[list[int]], algorithm: str = "NONE") -> Any:
+    """Make a batch of requests whose whole prompts are to be prefilled, for a speculative algorithm by name."""
     from sglang.srt.managers.schedule_batch import ScheduleBatch
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
     batch = ScheduleBatch.init_new(
-        reqs=[_request(number, tokens) for number, tokens in enumerate(prompts)],
+        reqs=[request(number, tokens) for number, tokens in enumerate(prompts)],
         req_to_token_pool=runner.req_to_token_pool,
         token_to_kv_pool_allocator=runner.token_to_kv_pool_allocator,
         tree_cache=_bench().TreeCacheNamespace(
@@ -237,7 +237,7 @@ def _batch(runner: Any, prompts: list[list[int]]) -> Any:
         ),
         model_config=runner.model_config,
         enable_overlap=False,
-        spec_algorithm=SpeculativeAlgorithm.NONE,
+        spec_algorithm=getattr(SpeculativeAlgorithm, algorithm),
     )
     batch.prepare_for_extend()
     if getattr(batch, "input_ids", None) is None:
@@ -245,7 +245,7 @@ def _batch(runner: Any, prompts: list[list[int]]) -> Any:
     return batch
 
 
-def _request(number: int, tokens: list[int]) -> Any:
+def request(number: int, tokens: list[int]) -> Any:
     """Make a request whose whole prompt is to be prefilled (0.5.9: a list; from 0.5.14 an array and an end)."""
     from array import array
 

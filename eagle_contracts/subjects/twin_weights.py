@@ -69,11 +69,11 @@ def _checkpoint(target: Path, seed: int) -> None:
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     model.save_pretrained(target, max_shard_size="100GB")
     path = target / "model.safetensors"
-    tensors = {name: _values(name, tensor.shape, seed) for name, tensor in load_file(path).items()}
+    tensors = {name: seeded_values(name, tensor.shape, seed) for name, tensor in load_file(path).items()}
     save_file(tensors, path, metadata={"format": "pt"})
 
 
-def _values(name: str, shape: Any, seed: int) -> Any:
+def seeded_values(name: str, shape: Any, seed: int) -> Any:
     """Return a tensor's values: gains around 1 for norms, small offsets, else columns that keep a row's size.
 
     The gains are random so that a normed state cannot pass for a plain one, and every layer adds as much as the
