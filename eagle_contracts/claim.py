@@ -27,9 +27,11 @@ class Claim:
 def doubt(case: Case, session: Session, taps: Sequence[Tap]) -> Claim | None:
     """Return why the claim may be wrong, if every environment with its own `set` shows one and the same other states.
 
-    One environment alone is no agreement. An environment that is unavailable is left out.
+    Where none has its own, all that read one list together are asked. One environment alone is no agreement. An
+    environment that is unavailable is left out.
     """
-    shown = [seen for e in _beside(case) if (seen := _own_states(case, e, session)) is not None]
+    asked, whose = _asked(case)
+    shown = [seen for e in asked if (seen := _own_states(case, e, session)) is not None]
     claimed = tuple(tap.k for tap in taps)
     if len(shown) < 2 or len({states for _, states in shown}) != 1 or shown[0][1] in (claimed, UNCLEAR):
         return None
@@ -46,18 +48,18 @@ def doubt(case: Case, session: Session, taps: Sequence[Tap]) -> Claim | None:
     return Claim(
         taps=text,
         sentences=(
-            f"The claim may be what is wrong, not serving: with the ids of its own `set`, every environment shows "
-            f"{listed} ({names}).",
+            f"The claim may be what is wrong, not serving: with {whose}, every environment shows {listed} ({names}).",
             f"Look first at what was trained. If it was {listed}, write trained.taps: {{{text}}} at {where} and change "
             f"no id.",
         ),
     )
 
 
-def _beside(case: Case) -> list[Environment]:
-    """Return the environments that this contract runs in and that name ids of their own: lists that can agree."""
+def _asked(case: Case) -> tuple[list[Environment], str]:
+    """Return the environments whose agreement counts, and whose ids they read: own lists before a shared one."""
     there = environments_of(case.contract.in_, case.pipeline)
-    return [environment for environment in there if "draft.layer_ids" in environment.set]
+    own = [environment for environment in there if "draft.layer_ids" in environment.set]
+    return (own, "the ids of its own `set`") if own else (there, "the ids that they share")
 
 
 def _own_states(case: Case, environment: Environment, session: Session) -> tuple[str, tuple[int | None, ...]] | None:

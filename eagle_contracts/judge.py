@@ -9,7 +9,7 @@ from eagle_contracts.claim import Claim, doubt
 from eagle_contracts.engines import Unrunnable
 from eagle_contracts.facts import Claimed, Fact, facts_of
 from eagle_contracts.observation import Observation
-from eagle_contracts.plan import Case, parameters
+from eagle_contracts.plan import Case, environments_of, parameters
 from eagle_contracts.remedy import Try, search
 from eagle_contracts.session import Seen, Session
 from eagle_contracts.spec.errors import SpecError
@@ -152,7 +152,7 @@ def _advised(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verd
     remedy = Remedy(
         key=key,
         lists=(tuple(ids),) if ids else (),
-        where=_where(case, session, given, parameter, key),
+        where=_where(case, session, given, parameter, ids),
         before=before,
         sentence=_sentence(case, ids, tried, claim),
         tried=tried,
@@ -202,16 +202,44 @@ def _sentence(case: Case, ids: list[int] | None, tried: int, claim: Claim | None
     return f"only if the claim is right ({sure})" if claim else sure
 
 
-def _where(case: Case, session: Session, given: dict[str, Value], parameter: str, key: str) -> str:
-    """Name the place to change: the one that holds the value where nothing is overridden."""
-    own = case.environment.set.get(key)
-    if own is not None:
+def _where(case: Case, session: Session, given: dict[str, Value], parameter: str, ids: list[int] | None) -> str:
+    """Name the place to change: where the value is written, unless other environments read that very place.
+
+    Then the environment's own `set` is named: one list for two engines can be right for one of them alone.
+    """
+    own = _written(case, session, given, parameter)
+    others = [
+        environment.name
+        for environment in environments_of(case.contract.in_, case.pipeline)
+        if environment.name != case.environment.name
+        and _written(replace(case, environment=environment), session, given, parameter).position == own.position
+    ]
+    key = case.subject.remedy[1] if case.subject.remedy else parameter
+    referred = isinstance(case.contract.with_[parameter].data, Ref)
+    if others and referred and ids is not None and own.data != ids and not _is_own(case, key):
+        place = f"{case.environment.position}, as set: {{{key}: {ids}}} of environment {case.environment.name}"
+        return f"{place} alone ({own.position} is read by {', '.join(others)} too)"
+    if key in case.environment.set:
         return f"{own.position}, environment {case.environment.name}"
+    return str(own.position)
+
+
+def _is_own(case: Case, key: str) -> bool:
+    """Tell whether an environment's value stands in its own entry, not in one that it is like."""
+    environment = case.environment
+    parent = case.pipeline.environments.get(environment.like or "")
+    inherited = parent.set.get(key) if parent is not None else None
+    own = environment.set.get(key)
+    return own is not None and (inherited is None or inherited.position != own.position)
+
+
+def _written(case: Case, session: Session, given: dict[str, Value], parameter: str) -> Value:
+    """Return the value that is run where nothing is overridden, with its place."""
+    key = case.subject.remedy[1] if case.subject.remedy else parameter
     try:
-        written = parameters(case, {k: v for k, v in session.overrides.items() if k != key})
+        return parameters(case, {k: v for k, v in session.overrides.items() if k != key})[parameter]
     except SpecError:
-        written = given
-    return str(written[parameter].position)
+        return given[parameter]
 
 
 def _next(case: Case, key: str, ids: list[int] | None, claim: Claim | None) -> str:

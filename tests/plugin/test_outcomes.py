@@ -28,6 +28,16 @@ then run:
   pytest --contracts 'contracts/toy/sglang_capture_offset.yaml::slots[toy-1]' \\
     --contracts-set 'draft.layer_ids=[3,5,9]'
 """
+SHARED = """\
+The claim may be what is wrong, not serving: with the ids that they share, every environment shows
+  h[2], h[4], h[8] (toy-1, toy-2).
+Look first at what was trained. If it was h[2], h[4], h[8], write trained.taps: {hidden_states: [2,
+  4, 8]} at contracts/toy/pipeline.yaml:4 and change no id.
+write draft.layer_ids: [3, 5, 9]
+  at contracts/toy/pipeline.yaml:6, as set: {draft.layer_ids: [3, 5, 9]} of environment toy-1 alone
+  (contracts/toy/draft.config.json:2 is read by toy-2 too); only if the claim is right (verified by
+  running the engine)
+"""
 DOUBT = """\
 The claim may be what is wrong, not serving: with the ids of its own `set`, every environment shows
   h[2], h[4], h[8] (toy-1, toy-2).
@@ -53,6 +63,14 @@ def test_a_violation_fails_with_its_evidence_and_a_remedy(repository: Repository
     assert VIOLATED in text
     assert ADVICE in text
     assert not has_our_traceback(text)
+
+
+def test_a_list_that_others_read_too_is_not_advised_to_be_changed(repository: Repository) -> None:
+    """Two environments read one list: each is told its own `set`, and that the claim may be what is wrong."""
+    repository.edit(MAIN, {"offset: 1": "offset: 0"})
+    result = repository.run(f"{MAIN}::slots[toy-1]")
+    result.assert_outcomes(failed=1)
+    assert SHARED in result.stdout.str()
 
 
 def test_the_command_of_the_remedy_passes(repository: Repository) -> None:
