@@ -95,8 +95,9 @@ def _overlay(value: Value, pipeline: Pipeline) -> Mapping[str, str]:
         if script is not None:
             return {"text": text, "shown": shown, "script": str(path)}
         parse(text, shown)
-    except OSError as error:
-        raise fail(value.position, f"the overlay cannot be read: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise fail(value.position, f"the overlay {shown} cannot be read: {why}") from error
     except OverlayError as error:
         raise fail(value.position, str(error)) from error
     return {"text": text, "shown": shown}

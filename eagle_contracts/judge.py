@@ -171,18 +171,22 @@ def _runner(case: Case, session: Session, given: dict[str, Value], parameter: st
     return run
 
 
+def _is_layer(entry: object, layers: int) -> bool:
+    return isinstance(entry, int) and 0 <= entry < layers
+
+
 def _cause(case: Case, session: Session, given: dict[str, Value], parameter: str, seen: Seen) -> tuple[str, ...]:
     """Say why an engine refused, where leaving out the ids that name no layer makes it accept the rest."""
     ids = given[parameter].data
     if seen.observation.refusal is None or not isinstance(ids, list):
         return ()
     layers = seen.twin.layers
-    strange = [i for n, i in enumerate(ids) if not isinstance(i, int) or not 0 <= i < layers or i in ids[:n]]
+    strange = [i for n, i in enumerate(ids) if not _is_layer(i, layers) or i in ids[:n]]
     if not strange or len(strange) == len(ids):
         return ()
-    rest = [i for n, i in enumerate(ids) if i not in strange or (ids.index(i) == n and 0 <= i < layers)]
+    rest = [i for n, i in enumerate(ids) if i not in strange or (_is_layer(i, layers) and ids.index(i) == n)]
     without = _runner(case, session, given, parameter)(rest)
-    named = ", ".join(str(i) for i in dict.fromkeys(strange))
+    named = ", ".join(dict.fromkeys(str(i) for i in strange))
     if without is None or without.refusal is not None:
         return (f"{named} names no layer of a target with {layers} layers (0 to {layers - 1}).",)
     why = (

@@ -71,7 +71,7 @@ class Planner:
         bases = self._bases(contract, subject, ())
         out = [
             replace(base, name=self._name(expectation.kind, base), expectations=(expectation,))
-            for expectation in _known(contract.expect)
+            for expectation in _known(contract.expect, subject)
             for base in bases
         ]
         for control in () if self.overrides else contract.must_catch:
@@ -171,7 +171,7 @@ def break_of(case: Case) -> dict[str, Any]:
 
 def widths_of(pipeline: Pipeline) -> int | None:
     """Return the target's real hidden size, as its config.json has it; None where it has none."""
-    config: Any = json.loads(pipeline.target_config.read_text(encoding="utf-8"))
+    config: Any = json.loads(pipeline.target_config.read_text(encoding="utf-8-sig"))
     part = config.get(pipeline.target_part, {}) if pipeline.target_part else config
     size = part.get("hidden_size")
     return size if isinstance(size, int) else None
@@ -212,8 +212,11 @@ def _check_parameters(contract: Contract, subject: Subject) -> None:
         raise SpecError(issues)
 
 
-def _known(expectations: Sequence[Expectation]) -> Iterator[Expectation]:
+def _known(expectations: Sequence[Expectation], subject: Subject) -> Iterator[Expectation]:
     for expectation in expectations:
+        if expectation.kind in CHECKS and subject.promises and expectation.kind not in subject.promises:
+            offered = f"its expectations: {', '.join(subject.promises)}"
+            raise fail(expectation.position, f"{subject.name} cannot promise {expectation.kind}", offered)
         if expectation.kind not in CHECKS:
             hint = suggest(expectation.kind, list(CHECKS), "expectations")
             raise fail(expectation.position, f"no expectation is called {expectation.kind!r}", hint)

@@ -23,12 +23,12 @@ def twin_of(pipeline: Pipeline) -> Twin:
     draft = _read(pipeline.draft_config) if pipeline.draft_config is not None else None
     try:
         return make_twin(target, draft)
-    except TwinError as error:
+    except (TwinError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         place = pipeline.document.at("target", "config")
         raise fail(place, f"no twin can be made from {pipeline.target_config.name}: {error}") from error
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     """Read a config whose syntax the specification has checked already."""
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
     return data

@@ -116,6 +116,9 @@ def _shrink_target(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]
         raise TwinError(_no_depth(config))
     if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
         raise TwinError(f"num_hidden_layers must be a whole number of at least 1, and is {layers!r}")
+    width = config.get("hidden_size")
+    if not isinstance(width, int) or isinstance(width, bool) or width < 1:
+        raise TwinError(f"hidden_size must be a whole number of at least 1, and is {width!r}")
     architectures = shrunk.get("architectures")
     if not isinstance(architectures, list) or not architectures or not isinstance(architectures[0], str):
         raise TwinError("architectures must name the model's class, such as [LlamaForCausalLM]")

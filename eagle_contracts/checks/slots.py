@@ -8,6 +8,7 @@ from typing import Any
 from eagle_contracts.checks.context import Context
 from eagle_contracts.observation import Observation, Refusal, SlotSeen, slot_from_json
 from eagle_contracts.patterns import State, diagnose, slots_from
+from eagle_contracts.spec.errors import fail
 from eagle_contracts.spec.model import Value
 from eagle_contracts.taps import CONVENTIONS, Tap, parse_tap, parse_taps
 from eagle_contracts.verdict import Mismatch, SlotEvidence
@@ -24,6 +25,8 @@ def check_slots(promise: Value, observation: Observation, context: Context) -> I
     if observation.refusal is not None:
         yield refused(observation.refusal)
         return
+    if promise.data == {}:
+        raise fail(promise.position, "slots promises nothing: name taps, such as $trained.taps")
     if is_grouped(promise):
         yield from _grouped(promise, observation, context.layers)
         return

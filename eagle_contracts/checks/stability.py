@@ -19,6 +19,8 @@ Held: TypeAlias = list[tuple[str | None, int | None]]
 def check_unchanged_by(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch for the first variant in which a request's result is made of other tensors."""
     names = promise.data if isinstance(promise.data, list) else [promise.data]
+    if not names:
+        raise fail(promise.position, "unchanged_by promises nothing", f"variants: {', '.join(VARIANTS)}")
     for index, name in enumerate(names):
         if name not in VARIANTS:
             raise fail(promise.at(index), f"nothing is called {name!r}", suggest(str(name), VARIANTS, "variants"))

@@ -20,6 +20,7 @@ SUBJECT = Subject(
     parameters={},
     prepare="eagle_contracts.subjects.python:prepare",
     observe=f"{__name__}:observe",
+    promises=("same",),
     request=request,
     reads=True,
 )

@@ -26,7 +26,7 @@ class Subject:
     taking and returning plain JSON: `prepare` imports the engine once in a worker, `gate` must agree with the reference
     on a twin before any verdict (None: nothing to agree on), `observe` runs in a forked child and may leave tensors in
     the folder `out`. The module is sent to the worker as source with its whole package, so it imports its engine inside
-    functions.
+    functions. `promises` names the expectations that its observations can be held against; empty: every one.
 
     In pytest's process, `request` turns the resolved parameters, the twin and the pipeline's folder into what `observe`
     is given; `baseline` makes the same from the twin alone (where the engine refuses that too, it does not refuse the
@@ -45,6 +45,7 @@ class Subject:
     prepare_params: Callable[[Given], dict[str, Any]] = field(default=_nothing)
     remedy: tuple[str, str] | None = None
     reads: bool = False
+    promises: tuple[str, ...] = ()
     optional: Mapping[str, str] = field(default_factory=dict)
 
     @property

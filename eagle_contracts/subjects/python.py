@@ -39,8 +39,9 @@ def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]
     path = folder / file
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise fail(value.position, f"the stage {file} cannot be read: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise fail(value.position, f"the stage {file} cannot be read: {why}") from error
     return {
         "call": str(value.data),
         "stage": {"text": text, "file": file, "folder": str(path.parent), "function": name},
@@ -60,6 +61,7 @@ SUBJECT = Subject(
     parameters=PARAMETERS,
     prepare=f"{__name__}:prepare",
     observe=f"{__name__}:observe",
+    promises=("order", "unchanged_by", "concat", "equals", "width"),
     request=request,
     prepare_params=prepare_params,
     reads=True,

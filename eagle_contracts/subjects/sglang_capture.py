@@ -41,6 +41,7 @@ SUBJECT = Subject(
     prepare=f"{__name__}:prepare",
     gate=f"{__name__}:gate",
     observe=f"{__name__}:observe",
+    promises=("slots",),
     request=request,
     baseline=baseline,
     remedy=("layer_ids", "draft.layer_ids"),

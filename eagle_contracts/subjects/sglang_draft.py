@@ -71,6 +71,7 @@ SUBJECT = Subject(
     prepare="eagle_contracts.subjects.sglang_capture:prepare",
     gate="eagle_contracts.subjects.sglang_capture:gate",
     observe=f"{__name__}:observe",
+    promises=("first_step", "later_steps", "fc_in", "pairing", "config", "reference"),
     request=request,
     reads=True,
 )

@@ -60,6 +60,7 @@ SUBJECT = Subject(
     prepare=f"{__name__}:prepare",
     gate=f"{__name__}:gate",
     observe=f"{__name__}:observe",
+    promises=("slots", "rows"),
     request=request,
     prepare_params=prepare_params,
     optional=OPTIONAL,

@@ -66,15 +66,27 @@ def test_two_unknown_promises_are_both_shown(project: Path, capsys: Captured) ->
 
 
 def test_a_value_that_no_check_would_take_is_found_without_an_engine(project: Path, capsys: Captured) -> None:
-    """A bare list of taps, and rows that are counted in no known way."""
-    edit(project, "- slots: $trained.taps", "- slots: [3, 5]\n  - rows: one")
+    """A bare list of taps, twice: every one is told."""
+    edit(project, "- slots: $trained.taps", "- slots: [3, 5]\n  - slots: [4]")
     assert main(["validate"]) == 1
     assert capsys.readouterr().out.startswith(
         "contracts/small/capture.yaml:8:12: a list of taps must say how it counts\n"
         "      - slots: [3, 5]\n"
         "               ^\n"
         "  write hidden_states: [3, 5] for h[3], h[5], or layer_outputs: [3, 5] for h[4], h[6]\n"
-        "contracts/small/capture.yaml:9:11: rows takes one_per_token, not 'one'\n"
+        "contracts/small/capture.yaml:9:12: a list of taps must say how it counts\n"
+    )
+
+
+def test_a_promise_that_the_subject_cannot_be_held_to_is_found(project: Path, capsys: Captured) -> None:
+    """A capture has no rows a request, so a promise of them could never be judged."""
+    edit(project, "- slots: $trained.taps", "- slots: $trained.taps\n  - rows: one_per_token")
+    assert main(["validate"]) == 1
+    assert capsys.readouterr().out.startswith(
+        "contracts/small/capture.yaml:9:5: sglang.capture cannot promise rows\n"
+        "      - rows: one_per_token\n"
+        "        ^\n"
+        "  its expectations: slots\n"
     )
 
 
