@@ -16,7 +16,7 @@ from eagle_contracts.engines import EngineTable, Unrunnable
 from eagle_contracts.observation import Observation, Refusal, observation_from_json
 from eagle_contracts.plan import Case, break_of, parameters, widths_of
 from eagle_contracts.project import home_folder
-from eagle_contracts.real_draft import RealWidth, fc_widths
+from eagle_contracts.real_draft import RealWidth, draft_hidden, fc_widths
 from eagle_contracts.spec.errors import SpecError, fail
 from eagle_contracts.spec.model import Environment, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
@@ -198,6 +198,7 @@ class Session:
             real_width=widths_of(case.pipeline),
             slots=len(self.taps(case.pipeline)),
             requests=tuple(len(prompt) for prompt in seen.twin.prompts),
+            real_draft=draft_hidden(case.pipeline.draft_config) if case.pipeline.draft_config else None,
             real_fc=self._real_fc(case),
             concatenated=tuple(key for e in case.contract.expect if e.kind == "concat" for key in _keys(e.value)),
         )
