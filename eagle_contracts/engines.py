@@ -53,8 +53,11 @@ class EngineTable:
         found = self.environment(case.pipeline, case.environment)
         if isinstance(found, Unavailable):
             raise Unrunnable("unavailable", found.reason, found.message)
+        named = case.environment.engine.name if case.environment.engine else ""
         overlays = tuple(
-            _overlay(value, case.pipeline) for value in (case.environment.overlay, case.overlay) if value is not None
+            {**_overlay(value, case.pipeline), "engine": named}
+            for value in (case.environment.overlay, case.overlay)
+            if value is not None
         )
         return Engine(
             label=found.label,

@@ -97,7 +97,10 @@ class Planner:
         environments = environments_of(contract.in_, self.pipeline) if contract.in_ else [None]
         out = []
         for environment in environments:
-            choices = [self._producers(name, source, environment, (*trail, contract.name)) for name, source in sources]
+            choices = [
+                [base for source in read for base in self._producers(source, environment, (*trail, contract.name))]
+                for _, read in sources
+            ]
             for chosen in itertools.product(*choices):
                 producers = dict(zip((name for name, _ in sources), chosen, strict=True))
                 place = environment or next(iter(producers.values())).environment
@@ -113,7 +116,8 @@ class Planner:
                 )
         return out
 
-    def _sources(self, contract: Contract, subject: Subject) -> list[tuple[str, Contract]]:
+    def _sources(self, contract: Contract, subject: Subject) -> list[tuple[str, list[Contract]]]:
+        """Return the contracts that `from` names, by the name that it gives what is read: one, or any of a list."""
         value = contract.with_.get("from")
         if value is None:
             if not contract.in_:
@@ -121,11 +125,20 @@ class Planner:
             return []
         if not isinstance(value.data, dict) or not value.data:
             raise fail(value.position, "from is a map from a name to the contract whose observation it stands for")
-        return [(str(name), self.siblings(str(value.data[name]), value.child(name))) for name in value.data]
+        return [(str(name), self._named(value.child(name))) for name in value.data]
 
-    def _producers(
-        self, name: str, contract: Contract, environment: Environment | None, trail: tuple[str, ...]
-    ) -> list[Case]:
+    def _named(self, value: Value) -> list[Contract]:
+        if not isinstance(value.data, list):
+            return [self.siblings(str(value.data), value)]
+        entries = [value.child(index) for index in range(len(value.data))]
+        if not entries:
+            raise fail(value.position, "an empty list names no contract to read from")
+        for index, entry in enumerate(entries):
+            if entry.data in value.data[:index]:
+                raise fail(entry.position, f"{entry.data} is named twice here: each contract makes items of its own")
+        return [self.siblings(str(entry.data), entry) for entry in entries]
+
+    def _producers(self, contract: Contract, environment: Environment | None, trail: tuple[str, ...]) -> list[Case]:
         """Return the producer in the consumer's own environment if it runs there, else in each of its own."""
         subject = _subject(contract)
         _check_parameters(contract, subject)
@@ -134,10 +147,24 @@ class Planner:
         return same or bases
 
     def _name(self, what: str, base: Case) -> str:
-        """Return `what[environment]`, with producers' environments where they differ."""
+        """Return `what[environment]`, with producers' environments where they differ.
+
+        A contract that `from` names after others in a list stands there too: adding one leaves all ids as they are.
+        """
         own = [] if not base.contract.in_ else [base.environment.name]
         names = dict.fromkeys([*own, *(producer.environment.name for producer in base.producers.values())])
-        return f"{what}[{','.join(self.labels.get(name, name) for name in names)}]"
+        shown = [self.labels.get(name, name) for name in names]
+        return f"{what}[{','.join([*shown, *_named_later(base)])}]"
+
+
+def _named_later(base: Case) -> list[str]:
+    source = base.contract.with_.get("from")
+    lists = source.data if source is not None and isinstance(source.data, dict) else {}
+    return [
+        producer.contract.name
+        for name, producer in base.producers.items()
+        if isinstance(lists[name], list) and lists[name][0] != producer.contract.name
+    ]
 
 
 def environments_of(names: Sequence[str], pipeline: Pipeline) -> list[Environment]:

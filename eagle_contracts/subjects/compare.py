@@ -18,12 +18,19 @@ SUBJECT = Subject(
     name="compare",
     engine="python",
     parameters={},
-    prepare="eagle_contracts.subjects.python:prepare",
+    prepare=f"{__name__}:prepare",
     observe=f"{__name__}:observe",
     promises=("same",),
     request=request,
     reads=True,
 )
+
+
+def prepare(params: dict[str, Any]) -> dict[str, Any]:
+    """Import torch; an environment's overlay is its engine's matter, and no engine runs here."""
+    from eagle_contracts.subjects import python
+
+    return python.prepare({**params, "overlays": []})
 
 
 def observe(params: dict[str, Any]) -> dict[str, Any]:

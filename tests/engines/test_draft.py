@@ -227,6 +227,29 @@ def test_what_is_said_of_a_fault(
     assert words in text(with_faults[fault][promise])
 
 
+def test_training_is_compared_with_what_fc_reads(
+    engines: Engines, faulty: Path, with_faults: dict[str, dict[str, Verdict]]
+) -> None:
+    """Slots exchanged between the capture and fc: what is captured agrees with training, and what fc reads does not."""
+    parity = faulty.with_name("parity.yaml")
+    parity.write_text(
+        "spec: 1\nwhy: fc reads what is left of a capture.\nbetween: [trainer batch, draft]\nrun: compare\n"
+        "with: {from: {train: capture, serve: [capture, none, swapped_slots, normed_back]}}\n"
+        "expect: [{same: {slots: $trained.taps}}]\n"
+    )
+    verdicts = engines.judged(parity)
+    assert wrong(with_faults["swapped_slots"]).keys() == {"first_step"}
+    assert {name: verdict.diagnosis or verdict.status for name, verdict in verdicts.items()} == {
+        f"same[{ENVIRONMENT}]": "passed",
+        f"same[{ENVIRONMENT},none]": "passed",
+        f"same[{ENVIRONMENT},swapped_slots]": "permuted",
+        f"same[{ENVIRONMENT},normed_back]": "passed",
+    }
+    said = text(verdicts[f"same[{ENVIRONMENT},swapped_slots]"])
+    assert said.startswith("permuted: serving against training: the declared states are all there, in another order")
+    assert f"serve swapped_slots in {ENVIRONMENT}" in said
+
+
 def test_a_draft_with_all_that_a_llama_draft_can_have(engines: Engines) -> None:
     """Norms before fc, a bias, two layers, fed back after its norm, a scaling of its positions: the plain step too."""
     draft = json.loads((KIMI / "draft.config.json").read_text())

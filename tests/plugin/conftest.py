@@ -197,7 +197,9 @@ def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Re
     made = Repository(pytester)
     for name in ("EAGLE_CONTRACTS_HOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOY), str((made.root / INSTALLED).parent)]))
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = [str(TOY), str((made.root / INSTALLED).parent), *filter(None, given)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     monkeypatch.setenv("TOY_DIARY", str(made.diary))
     return made
 
