@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from eagle_contracts.facts import CONCAT, DUMP, ORDER, PARITY, SERVE, Fact, State
+from eagle_contracts.facts import CONCAT, DRAFT, DUMP, ORDER, PARITY, SERVE, Fact, State
 from eagle_contracts.taps import as_hidden_states, make_tap
 
 PRECISION = ("wrong_dtype", "altered")
@@ -33,6 +33,7 @@ class _Sides:
     order: Fact | None
     concat: Fact | None
     trained: tuple[State, ...] | None
+    draft: Fact | None
 
 
 def conclude(facts: Iterable[Fact]) -> list[Conclusion]:
@@ -60,6 +61,7 @@ def _sides(facts: Sequence[Fact]) -> _Sides:
         order=order,
         concat=concat,
         trained=parity.states if parity else _trained(dump, order, concat),
+        draft=of(DRAFT),
     )
 
 
@@ -113,6 +115,8 @@ def _serving(sides: _Sides, wrong: Sequence[Fact]) -> tuple[str, str]:
         names = ", ".join(fact.environment for fact in sides.serve)
         if (broken := _first_broken(sides)) is not None:
             return _breaks(broken, f"the states in training and in serving ({names}) are those that {sides.where} says")
+        if sides.draft is not None and sides.draft.fault:
+            return _draft(sides.draft, f"the states in training and in serving ({names}) are right")
         return (
             "agreed",
             f"training and serving ({names}) both give the draft {_listed(sides.claim)}, as {sides.where} says",
@@ -121,6 +125,13 @@ def _serving(sides: _Sides, wrong: Sequence[Fact]) -> tuple[str, str]:
     return "serving", (
         f"serving is wrong: {places}, and training gave {_listed(sides.claim)}, as {sides.where} says. Write the "
         f"{wrong[0].key or 'draft.layer_ids'} that the failing item names; do not change training"
+    )
+
+
+def _draft(draft: Fact, head: str) -> tuple[str, str]:
+    """Say that the draft makes something else of the right states."""
+    return "draft", (
+        f"the draft's side is wrong: {draft.contract} in {draft.environment} is broken ({draft.fault}), and {head}"
     )
 
 
@@ -216,6 +227,8 @@ def _without_training(sides: _Sides) -> tuple[str, str]:
         return "undecided", "undecided: neither training nor serving was observed; run the whole pipeline's contracts"
     if not wrong:
         names = ", ".join(fact.environment for fact in sides.serve)
+        if sides.draft is not None and sides.draft.fault:
+            return _draft(sides.draft, f"the states that serving ({names}) captures are those that {sides.where} says")
         return "undecided", (
             f"serving ({names}) gives {_listed(sides.claim)}, as {sides.where} says; what training gave was not "
             f"observed here, so the two sides are not compared"

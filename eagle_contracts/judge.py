@@ -28,7 +28,13 @@ def judge(case: Case, session: Session) -> Verdict:
     except SpecError as error:
         return Verdict(status="error", reason="spec", sentence=error.render())
     except Unrunnable as stopped:
-        return Verdict(status=stopped.status, reason=stopped.reason, sentence=stopped.message, log=stopped.log)
+        return Verdict(
+            status=stopped.status,
+            reason=stopped.reason,
+            sentence=stopped.message,
+            details=stopped.details,
+            log=stopped.log,
+        )
     verdict = _of_control(case, mismatches) if case.control else _of_promise(mismatches)
     facts = () if case.control else tuple(fact.to_json() for fact in _facts(case, session, seen))
     verdict = replace(

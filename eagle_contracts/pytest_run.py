@@ -22,6 +22,7 @@ from eagle_contracts.session import Session
 from eagle_contracts.spec.errors import SpecError
 from eagle_contracts.spec.model import Value
 from eagle_contracts.spec.overrides import parse_overrides
+from eagle_contracts.workers.client import CALL_SECONDS
 
 FACTS = "eagle_contracts_facts"
 """The attribute of a report that carries facts from an xdist worker to the process that concludes."""
@@ -45,7 +46,8 @@ class ContractRun:
         self.overrides = _overrides(config)
         self.strict: bool = config.getoption("--contracts-strict")
         self._since = _since(config)
-        self.session = Session(config.rootpath, self.overrides, since=self._since)
+        limit = config.getoption("--contracts-timeout") or CALL_SECONDS
+        self.session = Session(config.rootpath, self.overrides, since=self._since, call_seconds=limit)
         given = config.getoption("file_or_dir")
         if not given:
             config.args[:] = self._default_arguments()

@@ -55,6 +55,7 @@ class Verdict:
     remedy: Remedy | None = None
     next_command: str = ""
     reason: str = ""
+    details: tuple[str, ...] = ()
     log: str = ""
     engine_version: str = ""
     facts: tuple[Mapping[str, Any], ...] = ()

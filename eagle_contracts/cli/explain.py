@@ -121,12 +121,12 @@ def _chosen(name: str | None, pipeline: Pipeline, cases: Sequence[Case]) -> froz
 
 def _places(cases: Sequence[Case], chosen: frozenset[str]) -> Iterator[Place]:
     """Yield each environment with each choice of producers, and the cases that run there."""
-    groups: dict[tuple[str, ...], list[Case]] = {}
+    groups: dict[object, list[Case]] = {}
     for case in cases:
-        producers = tuple(producer.environment.name for producer in case.producers.values())
-        groups.setdefault((case.environment.name, *producers), []).append(case)
-    for (name, *_), group in groups.items():
-        if name in chosen:
+        producers = tuple((producer.contract.name, producer.environment.name) for producer in case.producers.values())
+        groups.setdefault((case.environment.name, producers), []).append(case)
+    for group in groups.values():
+        if group[0].environment.name in chosen:
             yield Place(cases=tuple(group))
 
 

@@ -13,13 +13,13 @@ COLUMNS = 100
 
 def render(verdict: Verdict) -> str:
     """Return the report of a verdict that did not pass; its first line reads `DIAGNOSIS: sentence`."""
-    lines = [*_headline(verdict), *_context(verdict)]
+    lines = [*_headline(verdict), *_details(verdict), *_context(verdict)]
     for mismatch in verdict.mismatches:
         if len(verdict.mismatches) > 1 or mismatch.sentence != verdict.sentence:
             lines += ["", *_wrapped(f"{mismatch.diagnosis or 'inconclusive'}: {mismatch.sentence}")]
         lines += _mismatch(mismatch)
     if verdict.log:
-        lines += ["", "The engine's last lines:", *_log(verdict.log)]
+        lines += ["", "Last lines printed:", *_log(verdict.log)]
     if verdict.remedy is not None:
         lines += ["", *_remedy(verdict.remedy)]
     if verdict.next_command:
@@ -33,6 +33,11 @@ def _headline(verdict: Verdict) -> list[str]:
     name = verdict.diagnosis or (verdict.status if verdict.status == "inconclusive" else "")
     title = name or f"{verdict.status}({verdict.reason})"
     return _wrapped(f"{title}: {verdict.sentence}")
+
+
+def _details(verdict: Verdict) -> Iterator[str]:
+    for detail in verdict.details:
+        yield from _wrapped(f"  {detail}", indent=4)
 
 
 def _context(verdict: Verdict) -> Iterator[str]:

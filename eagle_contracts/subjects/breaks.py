@@ -28,22 +28,35 @@ def in_files(folder: Path, broken: dict[str, Any]) -> None:
 
 def in_sample(sample: dict[str, Any], upstream: dict[str, Any], broken: dict[str, Any]) -> dict[str, Any]:
     """Return a sample with two upstream tensors exchanged, or one left out, wherever its lists hold them."""
+    from eagle_contracts.subjects.provenance import whose
+
+    names = {
+        key: [whose(part, [upstream])["name"] for part in value]
+        for key, value in sample.items()
+        if isinstance(value, list)
+    }
+    wanted = [broken["drop"]] if "drop" in broken else list(broken["swap"])
+    acted_on = [key for key, held in names.items() if set(wanted) <= set(held)]
+    if not acted_on:
+        _known(wanted, [name for held in names.values() for name in held])
     return {
-        key: _in_list(value, upstream, broken) if isinstance(value, list) else value for key, value in sample.items()
+        key: _in_list(value, names[key], broken, wanted) if key in acted_on else value for key, value in sample.items()
     }
 
 
-def _in_list(parts: list[Any], upstream: dict[str, Any], broken: dict[str, Any]) -> list[Any]:
-    from eagle_contracts.subjects.provenance import whose
-
-    names = [whose(part, [upstream])["name"] for part in parts]
+def _in_list(parts: list[Any], names: list[Any], broken: dict[str, Any], wanted: list[Any]) -> list[Any]:
     if "drop" in broken:
-        _known([broken["drop"]], names)
-        return [part for part, name in zip(parts, names, strict=True) if name != broken["drop"]]
-    one, other = broken["swap"]
-    _known([one, other], names)
-    exchanged = {one: other, other: one}
+        return [part for part, name in zip(parts, names, strict=True) if name not in wanted]
+    exchanged = dict(zip(wanted, wanted[::-1], strict=True))
     return [parts[names.index(exchanged.get(name, name))] for name in names]
+
+
+def in_slots(parts: list[Any], broken: dict[str, Any]) -> list[Any]:
+    """Return slots, named slot_0 and on, with two exchanged or one left out."""
+    names = [f"slot_{n}" for n in range(len(parts))]
+    wanted = [broken["drop"]] if "drop" in broken else list(broken.get("swap", ()))
+    _known(wanted, names)
+    return _in_list(parts, names, broken, wanted)
 
 
 def _known(wanted: list[str], names: list[Any]) -> None:

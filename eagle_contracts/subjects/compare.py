@@ -18,7 +18,7 @@ SUBJECT = Subject(
     name="compare",
     engine="python",
     parameters={},
-    prepare="eagle_contracts.subjects.python:prepare",
+    prepare=f"{__name__}:prepare",
     observe=f"{__name__}:observe",
     promises=("same",),
     request=request,
@@ -26,19 +26,23 @@ SUBJECT = Subject(
 )
 
 
+def prepare(params: dict[str, Any]) -> dict[str, Any]:
+    """Import torch; an environment's overlay is its engine's matter, and no engine runs here."""
+    from eagle_contracts.subjects import python
+
+    return python.prepare({**params, "overlays": []})
+
+
 def observe(params: dict[str, Any]) -> dict[str, Any]:
     """Identify both sides' slots among the twin's states, and compare them with each other."""
+    from eagle_contracts.subjects import breaks
+
     read = {name: _side(Path(place), params) for name, place in params["inputs"].items()}
     sides = {name: slots for name, (slots, _) in read.items()}
     if set(sides) != {"train", "serve"}:
         raise LookupError(f"compare reads from: {{train: ..., serve: ...}}, and was given {', '.join(sides)}")
-    swap = params.get("break", {}).get("swap")
-    if swap:
-        one, other = (int(name.removeprefix("slot_")) for name in swap)
-        slots = sides["serve"]
-        slots[one], slots[other] = slots[other], slots[one]
-    if "drop" in params.get("break", {}):
-        sides["serve"].pop(int(str(params["break"]["drop"]).removeprefix("slot_")))
+    if params.get("break"):
+        sides["serve"] = breaks.in_slots(sides["serve"], params["break"])
     return {
         "refused": None,
         "sides": {name: _identified(slots, params) for name, slots in sides.items()},

@@ -77,15 +77,12 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
     from eagle_contracts.workers import overlays
 
     torch.set_num_threads(1)
-    applied = [
-        overlays.install(overlay, engine=str(params.get("module", "")).partition(".")[0])
-        for overlay in params["overlays"]
-    ]
+    package = str(params.get("module", "")).partition(".")[0]
+    applied = [overlays.install(overlay, engine=overlay["engine"] or package) for overlay in params["overlays"]]
     info: dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__, "overlays": applied}
     module = params.get("module")
     if module:
         stage.imported(module)
-        package = module.partition(".")[0]
         try:
             info["package"] = f"{package} {version(package)}"
         except PackageNotFoundError:

@@ -122,5 +122,5 @@ def _place(error: BaseException, shown: str) -> str:
     """Return the innermost line of the stage itself, and below it the innermost line of all where that is another."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "eagle_contracts" not in f.filename]
     own = [frame for frame in frames if frame.filename == shown]
-    chosen = dict.fromkeys((*own[-1:], *frames[-1:]))
-    return "\n".join(f"at {frame.filename}:{frame.lineno}, in {frame.name}: {frame.line}" for frame in chosen)
+    places = [f"at {f.filename}:{f.lineno}, in {f.name}: {f.line}" for f in (*own[-1:], *frames[-1:])]
+    return "\n".join(dict.fromkeys(places))

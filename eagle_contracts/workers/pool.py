@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eagle_contracts.workers.client import START_SECONDS, Answer, Failure, Launch, Worker
+from eagle_contracts.workers.client import CALL_SECONDS, START_SECONDS, Answer, Failure, Launch, Worker
 
 RESTARTS = 3
 Result = Answer | Failure
@@ -52,7 +52,8 @@ class _Job:
 class Pool:
     """Workers by engine; calls of one worker run in order, calls of different workers side by side."""
 
-    def __init__(self, cores: int | None = None) -> None:
+    def __init__(self, cores: int | None = None, *, call_seconds: float = CALL_SECONDS) -> None:
+        self.call_seconds = call_seconds
         self._cores = threading.Semaphore(cores or len(os.sched_getaffinity(0)))
         self._threads: dict[tuple[object, ...], _EngineThread] = {}
         self._closed = threading.Event()
@@ -67,7 +68,7 @@ class Pool:
 
     def _thread(self, engine: Engine) -> _EngineThread:
         if engine.key not in self._threads:
-            self._threads[engine.key] = _EngineThread(engine, self._cores, self._closed)
+            self._threads[engine.key] = _EngineThread(engine, self._cores, self._closed, self.call_seconds)
         return self._threads[engine.key]
 
     @property
@@ -88,13 +89,15 @@ class Pool:
 class _EngineThread(threading.Thread):
     """Owns one worker for the whole run, since the worker ends with the thread that started it."""
 
-    def __init__(self, engine: Engine, cores: threading.Semaphore, closed: threading.Event) -> None:
+    def __init__(
+        self, engine: Engine, cores: threading.Semaphore, closed: threading.Event, call_seconds: float
+    ) -> None:
         super().__init__(name=f"eagle-contracts {engine.label}", daemon=True)
         self.worker: Worker | None = None
         self.prepared: Result | None = None
         self._engine, self._cores, self._closed = engine, cores, closed
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._starts = 0
+        self._starts, self._call_seconds = 0, call_seconds
         self.start()
 
     def submit(self, work: Work) -> Future[Result]:
@@ -146,7 +149,7 @@ class _EngineThread(threading.Thread):
         if isinstance(self.prepared, Failure):
             return self.prepared
         assert self.worker is not None
-        return self.worker.call(function, params)
+        return self.worker.call(function, params, timeout=self._call_seconds)
 
 
 def _at_start(result: Result) -> Result:

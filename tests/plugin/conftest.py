@@ -80,6 +80,7 @@ ENTRY_POINTS = """\
 toy.capture = toy_engine.adapter:CAPTURE
 toy.faulty = toy_engine.adapter:FAULTY
 toy.stage = toy_engine.adapter:STAGE
+toy.dump = toy_engine.adapter:DUMP
 toy.serving = toy_engine.adapter:SERVING
 toy.parity = toy_engine.adapter:PARITY
 toy.absent = toy_engine.adapter:ABSENT
@@ -197,7 +198,9 @@ def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Re
     made = Repository(pytester)
     for name in ("EAGLE_CONTRACTS_HOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOY), str((made.root / INSTALLED).parent)]))
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = [str(TOY), str((made.root / INSTALLED).parent), *filter(None, given)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     monkeypatch.setenv("TOY_DIARY", str(made.diary))
     return made
 

@@ -182,7 +182,8 @@ def test_a_control_must_be_caught_and_as_itself(repository: Repository) -> None:
 def test_an_engine_that_breaks_is_an_error_of_its_item(repository: Repository) -> None:
     """A dead child, a dead worker and an adapter's exception are errors with the last lines; the others still run."""
     errors = {
-        "die": "error(died): running the subject gave no result: ended by signal 9\n",
+        "die": "error(died): running the subject gave no result: ended by signal 9\n"
+        "  nothing of this project sends that signal: the usual sender is a system short of memory\n",
         "raise": "error(exception): running the subject gave no result: RuntimeError: the toy was told to raise\n",
     }
     for act in errors:
@@ -192,7 +193,7 @@ def test_an_engine_that_breaks_is_an_error_of_its_item(repository: Repository) -
     result.assert_outcomes(passed=6, errors=3)
     text = result.stdout.str()
     for act, sentence in errors.items():
-        assert f"\n{sentence}\nThe engine's last lines:\n  | the toy is about to {act}\n" in text
+        assert f"\n{sentence}\nLast lines printed:\n  | the toy is about to {act}\n" in text
     assert "\nerror(died): running the subject gave no result: the worker ended by signal 9\n" in text
     assert repository.starts() == 2
     assert not has_our_traceback(text)

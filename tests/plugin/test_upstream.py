@@ -45,6 +45,43 @@ def test_ids_name_both_environments(chain: Repository) -> None:
     ]
 
 
+def test_one_of_several_contracts_is_read_by_each_item(chain: Repository) -> None:
+    """A list in `from` makes an item for each contract in it; the first one's ids are as without the list."""
+    several = PARITY.replace("serve: sglang_capture_offset", "serve: [sglang_capture_offset, extraction_ordering]")
+    chain.write(BOTH, several)
+    result = chain.run("--co", "-q", "-k", "same")
+    names = [line.rpartition("::")[2] for line in result.outlines if "::" in line]
+    assert names == [
+        "same[toy-1]",
+        "same[toy-1,toy-2]",
+        "same[toy-1,extraction_ordering]",
+        "same[toy-1,toy-2,extraction_ordering]",
+        "same[toy-2,toy-1]",
+        "same[toy-2]",
+        "same[toy-2,toy-1,extraction_ordering]",
+        "same[toy-2,extraction_ordering]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listed", "column", "message"),
+    [
+        ("[]", 50, "an empty list names no contract to read from"),
+        (
+            "[sglang_capture_offset, sglang_capture_offset]",
+            74,
+            "sglang_capture_offset is named twice here: each contract makes items of its own",
+        ),
+        ("[sglang_capture_ofset]", 51, "no contract beside this one is called 'sglang_capture_ofset'"),
+    ],
+)
+def test_a_list_of_contracts_that_is_none(chain: Repository, listed: str, column: int, message: str) -> None:
+    """The place in the list, and what is wrong there."""
+    chain.write(BOTH, PARITY.replace("serve: sglang_capture_offset", f"serve: {listed}"))
+    result = chain.run(BOTH)
+    assert f"{BOTH}:5:{column}: {message}" in " ".join(result.stdout.str().split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "deselected"), [((f"{CONSUMER}::slots[toy-1]",), 0), (("-k", "extraction and slots and toy-1"), 9)]
 )
