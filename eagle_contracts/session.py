@@ -273,7 +273,6 @@ class Session:
 
     def _make(self, case: Case, own: Mapping[str, Any], upstream: Mapping[str, Seen]) -> _Made:
         engine, twin = self.engines.engine(case), self.twin(case.pipeline)
-        self._gate(case)
         params = {
             **self._common(twin),
             **own,
@@ -283,6 +282,7 @@ class Session:
             "roots": [str(root) for root in _roots(upstream)],
             "names": _names(case),
         }
+        self._gate(case)
         read = {name: seen.key for name, seen in upstream.items()}
         return self._through(engine, case.subject.observe, params, [twin.digest, read], read=tuple(read.values()))
 
