@@ -27,7 +27,8 @@ class RealWidth:
 def fc_widths(config: Path, hidden: int | None) -> tuple[RealWidth, ...]:
     """Return the width by each place of a draft's config.json that says it, and by the checkpoint beside it, if any.
 
-    `hidden` is the target's hidden size, where the draft's config does not repeat it. Damaged files raise `ValueError`.
+    A config that does not say how wide the target is means a target as wide as the draft, as engines take it; `hidden`
+    is the target's hidden size, for a config that has neither. Damaged files raise `ValueError`.
     """
     return (*_by_config(config, hidden), *_by_checkpoint(config.parent))
 
@@ -43,7 +44,7 @@ def draft_hidden(config: Path) -> int | None:
 
 def _by_config(path: Path, hidden: int | None) -> Iterator[RealWidth]:
     config = _map(path)
-    given = config.get("target_hidden_size") or hidden or config.get("hidden_size")
+    given = config.get("target_hidden_size") or config.get("hidden_size") or hidden
     if isinstance(given, int):
         for count, key in _states(config):
             yield RealWidth(width=count * given, where=f"{path.name} ({key})" if key else path.name)

@@ -272,9 +272,12 @@ def with_layer_ids(draft: Mapping[str, Any], layer_ids: object) -> dict[str, Any
 def with_layer_ids_in_place(draft: Mapping[str, Any], layer_ids: object) -> dict[str, Any]:
     """Return a draft config whose ids are these, where it has its own, and nothing else of it changed.
 
-    That is at the top where it has them only there, whoever looks there; else inside `eagle_config`.
+    That is at the top where it has them only there, whoever looks there; else inside `eagle_config`. An `eagle_config`
+    that is no map stays as it is.
     """
     out, nested = dict(draft), draft.get("eagle_config")
+    if nested is not None and not isinstance(nested, Mapping):
+        return out
     inside = nested if isinstance(nested, Mapping) else {}
     if out.get(IDS) is not None and inside.get(IDS) is None:
         return {**out, IDS: layer_ids}

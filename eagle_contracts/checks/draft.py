@@ -268,6 +268,17 @@ def check_reference(promise: Value, observation: Observation, context: Context) 
             return
 
 
+def _unfitting(message: str, context: Context) -> Iterator[str]:
+    """Yield what a refusal to load means, where one of its sizes is that of a `fc` as trained."""
+    width = context.slots * context.width
+    if f", {width}]" in message:
+        real = _real(context, context.slots)
+        yield (
+            f"{width} is how wide the checkpoint's fc is: slots x target on the twin{real}. By its config the engine "
+            f"builds fc for another number or width of states"
+        )
+
+
 def _incomparable(observation: Observation, context: Context) -> Mismatch:
     """Return why there is no plain step to compare with: `fc` did not run, or not on what its weight reads."""
     first = observation.data["steps"][0]
@@ -294,7 +305,7 @@ def _stopped(observation: Observation, context: Context) -> Mismatch | None:
     fed = observation.data.get("fed_width")
     wanted = context.slots * context.width
     if fed is None or fed == wanted or "first step" not in refusal.stage:
-        return refused(refusal)
+        return replace(refused(refusal), details=(*refused(refusal).details, *_unfitting(refusal.message, context)))
     fewer = fed < wanted and fed % context.width == 0
     return Mismatch(
         diagnosis="missing_slot" if fewer else "wrong_width",

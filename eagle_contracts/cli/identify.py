@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from eagle_contracts.cli import OK, USAGE
-from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, failures, say_json
+from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, failures, printable, say_json
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,4 +61,4 @@ def _text(found: Mapping[str, object]) -> str:
         lines += [f"  open: {slot['open']}"] if slot["open"] else []
     if found["rows_read"] != found["rows"]:
         lines.append(f"\n{found['rows_read']} of {found['rows']} rows were read, evenly spread.")
-    return "\n".join(lines)
+    return printable("\n".join(lines))

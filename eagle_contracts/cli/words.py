@@ -20,8 +20,13 @@ class Complaint(Exception):
     """A sentence for the user, and the exit code that goes with it."""
 
     def __init__(self, sentence: str, code: int = FAILED) -> None:
-        super().__init__(sentence)
+        super().__init__(printable(sentence))
         self.code = code
+
+
+def printable(text: str) -> str:
+    """Return text without what a terminal would obey or could not show: names in a damaged file can be anything."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 class Parser(argparse.ArgumentParser):
@@ -50,8 +55,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def say_json(data: Any) -> None:
-    """Print plain data as JSON that a person can read too."""
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    """Print plain data as JSON that a person can read too; half a surrogate pair is written as an escape."""
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    print(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def complain(message: str) -> None:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from eagle_contracts.subjects import draft_weights
 
+EPS = 1e-6
+"""What transformers' configs take where rms_norm_eps is left out."""
 Of = Callable[[str], Any]
 """A layer's weight by its name."""
 
@@ -41,12 +43,13 @@ class Reference:
         given = load_file(target / "model.safetensors")
         own = config.get("target_hidden_size") not in (None, config["hidden_size"])
         self.embedding = self.weights["embed_tokens.weight"] if own else given["model.embed_tokens.weight"]
-        self._head = self.weights["lm_head.weight"]
+        head = self.weights["lm_head.weight"]
         if config.get("tie_word_embeddings"):
-            self._head = self.embedding
+            head = self.embedding
         elif config.get("draft_vocab_size") is None:
-            self._head = given.get("lm_head.weight", given["model.embed_tokens.weight"])
-        self._eps = float(config["rms_norm_eps"])
+            head = given.get("lm_head.weight", given["model.embed_tokens.weight"])
+        self._head = head[: config.get("draft_vocab_size")]
+        self._eps = float(config.get("rms_norm_eps") or EPS)
 
     def steps(self, read: Read, count: int) -> list[dict[str, Any]]:
         """Return the last row's logits and handed-on state of the first step and of `count - 1` later ones."""

@@ -15,6 +15,8 @@ from typing import Any
 LLAMA, LATENT = "LlamaForCausalLMEagle3", "Eagle3DeepseekV2ForCausalLM"
 CLASSES = (LLAMA, LATENT)
 WEIGHTS = "model.safetensors"
+_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
+_LATENT_SIZES = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -66,12 +68,18 @@ def shapes(config: Mapping[str, Any], slots: int) -> Shapes:
     return out
 
 
+def needed(architecture: str) -> tuple[str, ...]:
+    """Return the sizes without which a class's tensors have no shape."""
+    return (*_SIZES, *_LATENT_SIZES) if architecture == LATENT else _SIZES
+
+
 def has_joint_norm(config: Mapping[str, Any]) -> bool:
     """Tell whether one norm over all slots stands before `fc`; only the Llama class has it."""
     if config["architectures"][0] != LLAMA:
         return False
-    nested = config.get("eagle_config") or {}
-    return bool(nested.get("norm_before_fc", config.get("norm_before_fc")))
+    nested = config.get("eagle_config")
+    inside = nested if isinstance(nested, Mapping) else {}
+    return bool(inside.get("norm_before_fc", config.get("norm_before_fc")))
 
 
 def layer_prefix(config: Mapping[str, Any], number: int = 0) -> str:

@@ -7,11 +7,11 @@ draft gets that: it is what serving would do with this config. `request` runs in
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from eagle_contracts.subjects import draft_weights
 from eagle_contracts.subjects.draft_weights import CLASSES
 from eagle_contracts.subjects.protocol import Subject
 
@@ -29,16 +29,10 @@ HEAD = 0.5
 
 def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
     """Return the draft's config as the contract has it, and as its weights were trained; in pytest's process."""
-    from eagle_contracts.spec.errors import fail
     from eagle_contracts.twin import with_layer_ids_in_place
 
     trained = _plain_rope(twin.draft)
-    named = trained.get("architectures")
-    architecture = named[0] if isinstance(named, list) and named else None
-    if architecture not in CLASSES:
-        known = " and ".join(CLASSES)
-        found = f"architectures {json.dumps(named)}" if named else "no architectures"
-        raise fail(given["layer_ids"].position, f"sglang.draft knows {known}, and the draft's config has {found}")
+    _check(trained, given["layer_ids"].position)
     if trained.get("draft_vocab_size"):
         trained["draft_vocab_size"] = int(trained["vocab_size"] * HEAD)
     config = with_layer_ids_in_place(trained, given["layer_ids"].data)
@@ -48,6 +42,27 @@ def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]
         trained["target_hidden_size"] = twin.target["hidden_size"]
     slots = given["slots"].data if "slots" in given else None
     return {"draft": config, "trained": trained, "seed": twin.seed, "slots": slots}
+
+
+def _check(draft: Mapping[str, Any], position: Any) -> None:
+    """Refuse a draft of which no checkpoint can be written; raises `SpecError`."""
+    from eagle_contracts.spec.errors import fail
+    from eagle_contracts.spec.flow import clip, show
+
+    named = draft.get("architectures")
+    architecture = named[0] if isinstance(named, list) and named else None
+    if architecture not in CLASSES:
+        found = f"architectures: {clip(show(named))}" if named else "no architectures"
+        raise fail(
+            position,
+            f"the draft's config has {found}, which sglang.draft does not know",
+            f"it knows [{'] and ['.join(CLASSES)}]",
+        )
+    for key in draft_weights.needed(architecture):
+        size = draft.get(key)
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            found = f"has {key}: {clip(show(size))}" if key in draft else f"has no {key}"
+            raise fail(position, f"the draft's config {found}: a whole number of at least 1 is wanted")
 
 
 def _plain_rope(draft: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +108,6 @@ def observe(params: dict[str, Any]) -> dict[str, Any]:
     """Run the real draft on the recorded states; an exception of the engine's own is a result too."""
     from eagle_contracts.subjects import (
         draft_steps,
-        draft_weights,
         sglang_capture,
         sglang_draft_worker,
         sglang_engine,

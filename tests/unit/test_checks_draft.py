@@ -9,7 +9,7 @@ import pytest
 from eagle_contracts.real_draft import RealWidth
 from eagle_contracts.spec.errors import SpecError
 
-from .observations import REFUSED, WIDTH, identified, observation, said
+from .observations import REFUSED, WIDTH, check, identified, observation, said
 
 FIRST = {"reads": "slots x target", "fc": "once", "slots": {"hidden_states": [3, 31, 59]}}
 LATER = {"reads": "draft", "fc": "never"}
@@ -268,6 +268,18 @@ def test_an_engine_that_stops_keeps_no_promise(kind: str) -> None:
     assert [d for d, _ in said(kind, PROMISES[kind], observation(refused=stopped, fed_width=192))] == ["engine_refused"]
     loading = observation(refused={**REFUSED, "stage": "building the target and the draft"}, fed_width=None)
     assert [d for d, _ in said(kind, PROMISES[kind], loading)] == ["engine_refused"]
+
+
+def test_a_checkpoint_that_does_not_fit_is_explained() -> None:
+    """An engine's own words are two sizes; one of them is known."""
+    words = "Attempted to load weight (torch.Size([64, 192])) into parameter (torch.Size([64, 128]))"
+    stopped = observation(refused={**REFUSED, "stage": "building the target and the draft", "message": words})
+    [mismatch] = check("fc_in", "slots x target", stopped)
+    assert (mismatch.diagnosis, mismatch.details[-1]) == (
+        "engine_refused",
+        "192 is how wide the checkpoint's fc is: slots x target on the twin (21504 on the real model). By its config "
+        "the engine builds fc for another number or width of states",
+    )
 
 
 def test_the_real_width_is_held_against_config_and_checkpoint() -> None:

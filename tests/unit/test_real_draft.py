@@ -66,7 +66,8 @@ def test_a_sharded_checkpoint_is_read_where_fc_is(tmp_path: Path) -> None:
         ({"eagle_config": None}, [(3 * 7168, "")]),
         ({"eagle_config": "no map", "num_aux_hidden_states": True, IDS: "3"}, [(3 * 7168, "")]),
         ({"hidden_size": 2048, "target_hidden_size": 4096}, [(3 * 4096, "")]),
-        ({"hidden_size": 2048}, [(3 * 7168, "")]),
+        ({"hidden_size": 2048}, [(3 * 2048, "")]),
+        ({"hidden_size": None}, [(3 * 7168, "")]),
     ],
 )
 def test_the_count_is_found_wherever_configs_keep_it(

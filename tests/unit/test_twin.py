@@ -161,6 +161,7 @@ def test_ids_are_put_where_a_draft_has_them() -> None:
         "eagle_config": {IDS: [2]},
     }
     assert with_layer_ids_in_place({"eagle_config": None}, [2]) == {"eagle_config": {IDS: [2]}}
+    assert with_layer_ids_in_place({"eagle_config": [2, 30]}, [2]) == {"eagle_config": [2, 30]}
 
 
 def test_a_draft_of_another_width_than_its_target_stays_so() -> None:
