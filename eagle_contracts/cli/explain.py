@@ -13,7 +13,7 @@ from eagle_contracts.cli import FAILED, OK, USAGE
 from eagle_contracts.cli.explained import Place, Row, explained
 from eagle_contracts.cli.interpreters import Interpreters
 from eagle_contracts.cli.project import is_pipeline, planner_of, select
-from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, failures, say_json
+from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, say_json
 from eagle_contracts.plan import Case, environments_of
 from eagle_contracts.report.terminal import COLUMNS
 from eagle_contracts.spec.errors import SpecError, suggest
@@ -27,12 +27,9 @@ _VALUES: Final = 44
 def main(arguments: Sequence[str]) -> int:
     """Explain one contract; 1 where a value of it does not resolve."""
     options = _parser().parse_args(arguments)
-    code = OK
-    with failures() as failed:
-        places = _explained(options)
-        say_json(places) if options.json else print(_text(places))
-        code = FAILED if _has_errors(places) else OK
-    return failed[0] if failed else code
+    places = _explained(options)
+    say_json(places) if options.json else print(_text(places))
+    return FAILED if _has_errors(places) else OK
 
 
 def _parser() -> argparse.ArgumentParser:
