@@ -54,7 +54,9 @@ class EngineTable:
         if isinstance(found, Unavailable):
             raise Unrunnable("unavailable", found.reason, found.message)
         overlays = tuple(
-            _overlay(value, case.pipeline) for value in (case.environment.overlay, case.overlay) if value is not None
+            read_overlay(value, case.pipeline)
+            for value in (case.environment.overlay, case.overlay)
+            if value is not None
         )
         return Engine(
             label=found.label,
@@ -84,7 +86,7 @@ class EngineTable:
         return self._sources[key]
 
 
-def _overlay(value: Value, pipeline: Pipeline) -> Mapping[str, str]:
+def read_overlay(value: Value, pipeline: Pipeline) -> Mapping[str, str]:
     """Read an overlay; raises `SpecError` at the place that names it."""
     script = value.data.get("script") if isinstance(value.data, Mapping) else None
     named = str(script or value.data)
@@ -103,4 +105,4 @@ def _overlay(value: Value, pipeline: Pipeline) -> Mapping[str, str]:
     return {"text": text, "shown": shown}
 
 
-__all__ = ["EngineTable", "Unrunnable"]
+__all__ = ["EngineTable", "Unrunnable", "read_overlay"]

@@ -307,14 +307,20 @@ def test_explain_says_where_every_value_is_from(project: Path, capsys: Captured)
     assert main(["explain", "capture", "--environment", "mine"]) == 0
     assert capsys.readouterr().out == (
         "contracts/small/capture.yaml\n"
-        "  why      Ids are counted in two ways.      contracts/small/capture.yaml:2\n"
-        "  between  serving config -> target forward  contracts/small/capture.yaml:3\n"
-        "  run      sglang.capture (engine: sglang)   contracts/small/capture.yaml:4\n"
-        "  in       serve                             contracts/small/capture.yaml:5\n"
+        "  why           Ids are counted in two ways.            contracts/small/capture.yaml:2\n"
+        "  between       serving config -> target forward        contracts/small/capture.yaml:3\n"
+        "  run           sglang.capture (engine: sglang)         contracts/small/capture.yaml:4\n"
+        "  in            serve                                   contracts/small/capture.yaml:5\n"
+        "  target        target.config.json                      contracts/small/pipeline.yaml:2\n"
+        "  draft         none named                              default\n"
+        "  twin          LlamaForCausalLM, 10 layers, 43 tokens  made of the two configs\n"
+        "                width 64, random weights\n"
+        "  trained.taps  {hidden_states: [3, 5, 9]}              contracts/small/pipeline.yaml:3\n"
+        "                hidden_states: [3, 5, 9] = layer_outputs: [2, 4, 8]\n"
         "\n"
         "in mine (contracts/small/pipeline.yaml:6)\n"
         "  role                train, serve                 contracts/small/pipeline.yaml:6\n"
-        "  engine              none named                   contracts/small/pipeline.yaml:6\n"
+        "  engine              none named                   default\n"
         "  interpreter         unavailable(environment)\n"
         "                      /no/such/python, named at contracts/small/pipeline.yaml:6, does not exist.\n"
         "                      Correct the path there.\n"
@@ -326,7 +332,57 @@ def test_explain_says_where_every_value_is_from(project: Path, capsys: Captured)
         "                      hidden_states: [3, 5, 9] = layer_outputs: [2, 4, 8]\n"
         "  must catch shifted  shift: {with.layer_ids: +1}  contracts/small/capture.yaml:10\n"
         "                      then layer_ids: [4, 6, 10]\n"
+        "  items               slots[mine], catches-shifted[mine]\n"
     )
+
+
+def test_what_an_environment_inherits_stands_where_it_was_written(project: Path, capsys: Captured) -> None:
+    """`like` fills in an engine, ids and an overlay: their lines are those of the parent, and its parent's."""
+    edit(
+        project,
+        "  mine: {role: [train, serve]",
+        "  child: {role: serve, like: sglang-9, overlay: patch.py}\n  grandchild: {role: serve, like: child}\n"
+        "  mine: {role: [train, serve]",
+        "pipeline.yaml",
+    )
+    patch = '"""PARAMS: none."""\nPARAMS = {"layers": [3]}\nEDITS = [\n  {"module": "sglang.x", "versions": ">=9",'
+    (project / "contracts" / "small" / "patch.py").write_text(f'{patch} "anchor": "a", "replacement": "b"}}]\n')
+    assert main(["explain", "capture", "--environment", "grandchild"]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "  like          child                       contracts/small/pipeline.yaml:7\n"
+        "  role          serve                       contracts/small/pipeline.yaml:7\n"
+        "  engine        sglang==9.0                 contracts/small/pipeline.yaml:5\n"
+        "  overlay       patch.py                    contracts/small/pipeline.yaml:6\n"
+        "                layers: [3] at contracts/small/patch.py:2\n"
+        "                edits sglang.x of versions >=9\n"
+    ) in shown
+    assert "  layer_ids     [2, 4, 8]                   contracts/small/pipeline.yaml:5\n" in shown
+
+
+@pytest.mark.parametrize(
+    "file", sorted(str(path) for path in (ROOT / "contracts").glob("*/*.yaml") if path.stem != "pipeline")
+)
+def test_every_explained_value_stands_at_the_line_that_is_named(
+    file: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """For this repository's contracts: the line of a value holds its words, or a note says where a part was written."""
+    monkeypatch.chdir(ROOT)
+    assert main(["explain", file, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = [*found["values"], *(row for place in found["environments"] for row in place["values"])]
+    checked = 0
+    for row in rows:
+        path, _, line = row["position"].rpartition(":")
+        if not line.isdigit() or row["name"] == "must_catch":
+            continue
+        lines = 1 if path.endswith("pipeline.yaml") else 3
+        here = " ".join((ROOT / path).read_text().splitlines()[int(line) - 1 : int(line) - 1 + lines])
+        elsewhere = " ".join(note for note in row["notes"] if "is written at" in note)
+        words = re.findall(r"\w[\w+.-]*", row["value"].partition(" (engine")[0].partition(" in ")[0])
+        assert elsewhere or [word for word in words if word not in here and word != "0.0001"] == [], row
+        checked += 1
+    assert checked >= 12
 
 
 def test_explain_shows_an_override_as_its_origin(project: Path, capsys: Captured) -> None:
@@ -337,7 +393,8 @@ def test_explain_shows_an_override_as_its_origin(project: Path, capsys: Captured
     values = {row["name"]: (row["value"], row["position"]) for row in place["values"]}
     assert values["layer_ids"] == ("[1, 2, 3]", "--contracts-set draft.layer_ids")
     assert place["items"] == ["slots[sglang-9]"]
-    assert found["values"][-1]["value"] == "not run: a value is overridden"
+    values = {row["name"]: (row["value"], row["position"]) for row in found["values"]}
+    assert values["must_catch"] == ("not run: a value is overridden", "contracts/small/capture.yaml:10")
 
 
 def test_explain_says_why_a_value_does_not_resolve(project: Path, capsys: Captured) -> None:
