@@ -24,6 +24,7 @@ from eagle_contracts.taps import Tap, parse_taps
 from eagle_contracts.targets import twin_of
 from eagle_contracts.twin import Twin
 from eagle_contracts.verdict import Mismatch
+from eagle_contracts.waiting import Waiting
 from eagle_contracts.workers.client import Answer, Failure
 from eagle_contracts.workers.environments import Resolved
 from eagle_contracts.workers.pool import Call, Engine, Pool, Result
@@ -77,6 +78,7 @@ class Session:
         self.engines = EngineTable(root, self.home)
         self.store = Store(self.home / "store", since=since)
         self._pool = pool or Pool()
+        self.waiting = Waiting(self._pool)
         self._memory = _Memory()
 
     def close(self) -> None:
@@ -104,10 +106,6 @@ class Session:
                     labels[label] = None
         return list(labels)
 
-    def prefetch(self, cases: Sequence[Case]) -> None:
-        """Queue observations; what is wrong with a case is said when its turn comes."""
-        self.start(cases)
-
     def _queue(self, case: Case) -> str | None:
         """Queue a case that waits for no other; return its engine's label if its observation is not kept already."""
         if case.producers or case.subject.observe is None:
@@ -129,7 +127,7 @@ class Session:
         upstream = {name: self._produced(name, producer) for name, producer in case.producers.items()}
         made = self._ask(case, chosen, upstream)
         oracle = self._oracle(case)
-        record = _value(made.future, "running the subject")
+        record = _value(self.waiting.until(made.future), "running the subject")
         observation = observation_from_json(record["value"])
         if observation.refusal is not None and case.subject.baseline is not None:
             self._check_baseline(case)
@@ -149,7 +147,9 @@ class Session:
         gate = self._gate(case)
         if gate is None:
             return {}
-        oracle: Mapping[str, Any] = _value(gate.future, "comparing the engine's own states with transformers'")["value"]
+        oracle: Mapping[str, Any] = _value(
+            self.waiting.until(gate.future), "comparing the engine's own states with transformers'"
+        )["value"]
         if oracle.get("refused"):
             raise _cannot_run(case, Refusal(**oracle["refused"]))
         _agree(oracle, self.twin(case.pipeline))
@@ -178,7 +178,7 @@ class Session:
         """Raise `Unrunnable` where the engine refuses without any parameters too: then no contract can be judged."""
         assert case.subject.baseline is not None
         made = self._make(case, case.subject.baseline(self.twin(case.pipeline)), {})
-        record = _value(made.future, "running the subject without parameters")
+        record = _value(self.waiting.until(made.future), "running the subject without parameters")
         without = observation_from_json(record["value"]).refusal
         if without is not None:
             raise _cannot_run(case, without)
