@@ -16,6 +16,7 @@ from eagle_contracts.catalog import PIPELINES, SUFFIXES, Catalog
 from eagle_contracts.facts import Fact
 from eagle_contracts.plan import Case
 from eagle_contracts.pytest_items import ContractFile, ContractItem, MistakeItem, Shown, present
+from eagle_contracts.pytest_news import News
 from eagle_contracts.report.summary import write_summary
 from eagle_contracts.requirements import missing
 from eagle_contracts.session import Session
@@ -43,11 +44,14 @@ class ContractRun:
         self._checks = 0
         self._nothing_checked = False
         self._facts: list[Fact] = []
+        self._started: set[str] = set()
         self.overrides = _overrides(config)
         self.strict: bool = config.getoption("--contracts-strict")
         self._since = _since(config)
         limit = config.getoption("--contracts-timeout") or CALL_SECONDS
         self.session = Session(config.rootpath, self.overrides, since=self._since, call_seconds=limit)
+        self._news = News(config)
+        self.session.waiting.say = self._news.say
         given = config.getoption("file_or_dir")
         if not given:
             config.args[:] = self._default_arguments()
@@ -79,6 +83,7 @@ class ContractRun:
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a process of pytest-xdist when the run began, so that `--contracts-fresh` observes once for them all."""
         node.workerinput[SINCE] = self._since
+        self._news.follow(node)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take every YAML file under a contracts path, beside or below a pipeline, or named on the command line."""
@@ -108,16 +113,19 @@ class ContractRun:
             return
         if session.testsfailed and not self._config.getoption("continue_on_collection_errors"):
             return
-        labels = self.session.start(cases)
-        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
-        if labels and terminal is not None:
-            terminal.write_line(f"contracts: starting {', '.join(labels)} (an import takes several seconds)")
+        self._say_starting(self.session.start(cases))
+
+    def _say_starting(self, labels: list[str]) -> None:
+        new = [label for label in labels if label not in self._started]
+        self._started.update(new)
+        if new:
+            self._news.say(f"starting {', '.join(new)} (an import takes several seconds)")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Queue the next item's observation while this one is judged; with xdist nobody knows more than the next."""
         if self._is_xdist_worker:
-            self.session.prefetch(_cases([item, *([nextitem] if nextitem else [])]))
+            self._say_starting(self.session.start(_cases([item, *([nextitem] if nextitem else [])])))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -143,6 +151,7 @@ class ContractRun:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run that executed no check: a green run that checked nothing is what this tool exists against."""
+        self._news.close()
         if self._is_xdist_worker or self._config.getoption("collectonly"):
             return
         if not self._checks and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -163,6 +172,7 @@ class ContractRun:
     def pytest_unconfigure(self) -> None:
         """End all workers."""
         self.session.close()
+        self._news.close()
 
 
 def _since(config: pytest.Config) -> float:

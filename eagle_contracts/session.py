@@ -25,6 +25,7 @@ from eagle_contracts.taps import Tap, parse_taps
 from eagle_contracts.targets import twin_of
 from eagle_contracts.twin import Twin
 from eagle_contracts.verdict import Mismatch
+from eagle_contracts.waiting import Waiting
 from eagle_contracts.workers.client import CALL_SECONDS, Answer, Failure
 from eagle_contracts.workers.environments import Resolved
 from eagle_contracts.workers.pool import Call, Engine, Pool, Result
@@ -89,6 +90,7 @@ class Session:
         self.engines = EngineTable(root, self.home)
         self.store = Store(self.home / "store", since=since)
         self._pool = pool or Pool(call_seconds=call_seconds)
+        self.waiting = Waiting(self._pool)
         self._memory = _Memory()
 
     def close(self) -> None:
@@ -115,10 +117,6 @@ class Session:
                 if label is not None:
                     labels[label] = None
         return list(labels)
-
-    def prefetch(self, cases: Sequence[Case]) -> None:
-        """Queue observations; what is wrong with a case is said when its turn comes."""
-        self.start(cases)
 
     def _queue(self, case: Case) -> str | None:
         """Queue a case that waits for no other; return its engine's label if its observation is not kept already."""
@@ -158,7 +156,7 @@ class Session:
 
     def _value(self, future: Future[Result], case: Case, doing: str) -> Any:
         try:
-            result = future.result()
+            result = self.waiting.until(future).result()
         except CancelledError as error:
             raise Unrunnable("error", "cancelled", f"the run ended before {doing}") from error
         if isinstance(result, Answer):

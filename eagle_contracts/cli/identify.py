@@ -8,19 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from eagle_contracts.cli import OK, USAGE
-from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, failures, printable, say_json
+from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, printable, say_json
 
 
 def main(arguments: Sequence[str]) -> int:
     """Answer for one tensor, slot by slot."""
     options = _parser().parse_args(arguments)
-    with failures() as failed:
-        _need_torch()
-        from eagle_contracts.cli.identified import identified
+    _need_torch()
+    from eagle_contracts.cli.identified import identified
 
-        found = identified(options.file, options.checkpoint, options.tokens, options.slot, options.name)
-        say_json(found) if options.json else print(_text(found))
-    return failed[0] if failed else OK
+    found = identified(options.file, options.checkpoint, options.tokens, options.slot, options.name)
+    say_json(found) if options.json else print(_text(found))
+    return OK
 
 
 def _parser() -> argparse.ArgumentParser:

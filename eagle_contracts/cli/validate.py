@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eagle_contracts.cli import FAILED, OK
-from eagle_contracts.cli.project import Selection, is_pipeline, issue_json, once, planned_in_parts, planner_of, select
-from eagle_contracts.cli.words import JSON_HELP, Parser, failures, say_json
+from eagle_contracts.cli.project import Selection, is_pipeline, once, planned_in_parts, planner_of, select
+from eagle_contracts.cli.words import JSON_HELP, Parser, issue_json, say_json
 from eagle_contracts.plan import Case, break_of, parameters
 from eagle_contracts.promises import promise_issues
 from eagle_contracts.spec.errors import SpecError, SpecIssue, in_order
@@ -21,13 +21,10 @@ from eagle_contracts.targets import twin_of
 def main(arguments: Sequence[str]) -> int:
     """Check files and say every mistake."""
     options = _parser().parse_args(arguments)
-    code = OK
-    with failures() as failed:
-        selection = select(options.paths)
-        mistakes = in_order(once(_mistakes(selection)))
-        say_json(_json(selection, mistakes)) if options.json else print(_text(selection, mistakes))
-        code = FAILED if mistakes else OK
-    return failed[0] if failed else code
+    selection = select(options.paths)
+    mistakes = in_order(once(_mistakes(selection)))
+    say_json(_json(selection, mistakes)) if options.json else print(_text(selection, mistakes))
+    return FAILED if mistakes else OK
 
 
 def _parser() -> argparse.ArgumentParser:

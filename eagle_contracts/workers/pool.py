@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -44,6 +45,15 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """What an engine's thread is at: `starting`, `running`, or `waiting for another run to observe in`."""
+
+    label: str
+    what: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     work: Work
     future: Future[Result]
@@ -65,6 +75,14 @@ class Pool:
     def prepared(self, engine: Engine) -> Result | None:
         """Return what the engine's `prepare` gave, or None while it has not been started."""
         return self._thread(engine).prepared
+
+    def busy(self) -> list[Busy]:
+        """Return what is being done now, by engine."""
+        return [busy for thread in self._threads.values() if (busy := thread.busy) is not None]
+
+    def engines_started(self) -> tuple[int, int]:
+        """Return how many engines have started, well or not, and how many there are so far."""
+        return sum(thread.prepared is not None for thread in self._threads.values()), len(self._threads)
 
     def _thread(self, engine: Engine) -> _EngineThread:
         if engine.key not in self._threads:
@@ -95,6 +113,7 @@ class _EngineThread(threading.Thread):
         super().__init__(name=f"eagle-contracts {engine.label}", daemon=True)
         self.worker: Worker | None = None
         self.prepared: Result | None = None
+        self.busy: Busy | None = None
         self._engine, self._cores, self._closed = engine, cores, closed
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._starts, self._call_seconds = 0, call_seconds
@@ -122,10 +141,16 @@ class _EngineThread(threading.Thread):
             if self._closed.is_set():
                 job.future.cancel()
                 return
+            # Until it calls the worker, a job takes its record's lock, which another run may hold.
+            self._is("waiting for another run to observe in")
             try:
                 job.future.set_result(job.work(self._call))
             except BaseException as error:
                 job.future.set_exception(error)
+            self.busy = None
+
+    def _is(self, what: str) -> None:
+        self.busy = Busy(label=self._engine.label, what=what, since=time.monotonic())
 
     def _prepare(self) -> Result:
         self._starts += 1
@@ -145,10 +170,12 @@ class _EngineThread(threading.Thread):
                 return Failure(kind="died", type="", message="the worker ended too often", traceback="", log="")
             if isinstance(self.prepared, Failure) and self.prepared.kind == "exception":
                 return self.prepared
+            self._is("starting")
             self.prepared = _at_start(self._prepare())
         if isinstance(self.prepared, Failure):
             return self.prepared
         assert self.worker is not None
+        self._is("running")
         return self.worker.call(function, params, timeout=self._call_seconds)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import eagle_contracts
 from eagle_contracts.workers.locks import file_digest
 from eagle_contracts.workers.manifest import Manifest, write_manifest
 
@@ -198,9 +199,8 @@ def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Re
     made = Repository(pytester)
     for name in ("EAGLE_CONTRACTS_HOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    path = [str(TOY), str((made.root / INSTALLED).parent), *filter(None, given)]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    package = Path(eagle_contracts.__file__).parents[1]  # the one under test, also where another one is installed
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TOY, (made.root / INSTALLED).parent, package))))
     monkeypatch.setenv("TOY_DIARY", str(made.diary))
     return made
 

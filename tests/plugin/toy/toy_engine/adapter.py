@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -101,10 +102,11 @@ PARITY = Subject(
 
 
 def prepare(params: dict[str, Any]) -> dict[str, Any]:
-    """Put the overlays on the engine, and say what was imported."""
+    """Put the overlays on the engine, and say what was imported, after TOY_START_SECONDS."""
     from eagle_contracts.workers import overlays
 
     _note("start")
+    time.sleep(float(os.environ.get("TOY_START_SECONDS", "0")))
     return {"toy": "1.0", "overlays": [overlays.install(overlay, engine="toy") for overlay in params["overlays"]]}
 
 
