@@ -118,6 +118,10 @@ class Session:
                     labels[label] = None
         return list(labels)
 
+    def forget_failures(self) -> None:
+        """Let what gave no result be asked for again."""
+        self._memory.made = {key: made for key, made in self._memory.made.items() if not _has_failed(made.future)}
+
     def _queue(self, case: Case) -> str | None:
         """Queue a case that waits for no other; return its engine's label if its observation is not kept already."""
         if case.producers or case.subject.observe is None:
@@ -355,6 +359,12 @@ class Session:
         told = error or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         words = f"{told.strerror or told} ({self.store.folder})"
         return Failure(kind="store", type=type(told).__name__, message=words, traceback="", log="")
+
+
+def _has_failed(future: Future[Result]) -> bool:
+    if not future.done():
+        return False
+    return future.cancelled() or future.exception() is not None or isinstance(future.result(), Failure)
 
 
 def _has_no_room(failure: Failure, folder: Path) -> bool:

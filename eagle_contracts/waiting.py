@@ -21,12 +21,25 @@ class Waiting:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.say: Callable[[str], None] = lambda sentence: None
+        self.interrupted = ""
 
     def until(self, future: Future[T]) -> Future[T]:
-        """Return the future when it is done, with a word now and then."""
-        while wait([future], timeout=PATIENCE).not_done:
-            self.say(sentence_of(self._pool.busy(), *self._pool.engines_started()))
+        """Return the future when it is done, with a word now and then.
+
+        A wait that is stopped from outside, as pytest-timeout does, stops what was waited for: it would hold up every
+        item after it. `interrupted` then says what that was.
+        """
+        try:
+            while wait([future], timeout=PATIENCE).not_done:
+                self.say(self._now())
+        except BaseException:
+            self.interrupted = self._now()
+            self._pool.interrupt(future)
+            raise
         return future
+
+    def _now(self) -> str:
+        return sentence_of(self._pool.busy(), *self._pool.engines_started())
 
 
 def sentence_of(busy: list[Busy], started: int, engines: int) -> str:

@@ -66,11 +66,21 @@ class Pool:
         self.call_seconds = call_seconds
         self._cores = threading.Semaphore(cores or len(os.sched_getaffinity(0)))
         self._threads: dict[tuple[object, ...], _EngineThread] = {}
+        self._owners: dict[Future[Any], _EngineThread] = {}
         self._closed = threading.Event()
 
     def submit(self, engine: Engine, work: Work) -> Future[Result]:
         """Queue work that may call the engine's worker; its calls run in forked children."""
-        return self._thread(engine).submit(work)
+        thread = self._thread(engine)
+        future = thread.submit(work)
+        self._owners[future] = thread
+        return future
+
+    def interrupt(self, future: Future[Any]) -> None:
+        """Stop what the engine of this future is at, its own call or one before it; the calls after it are made."""
+        owner = self._owners.get(future)
+        if owner is not None and owner.worker is not None:
+            owner.worker.interrupt()
 
     def prepared(self, engine: Engine) -> Result | None:
         """Return what the engine's `prepare` gave, or None while it has not been started."""

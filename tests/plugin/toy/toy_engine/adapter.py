@@ -58,7 +58,7 @@ FAULTY = Subject(
     engine="toy",
     parameters={
         "layer_ids": "the list of ids to capture",
-        "act": "what goes wrong: raise, die, kill_worker, hang, refuse, nap, full, full_in_worker",
+        "act": "what goes wrong: raise, flake, die, kill_worker, hang, refuse, nap, full, full_in_worker",
     },
     prepare=f"{__name__}:prepare",
     gate=f"{__name__}:gate",
