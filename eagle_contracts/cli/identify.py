@@ -24,7 +24,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     what = (
-        "Say whether a tensor in a file is the embedding of these tokens, a state after the final norm, or neither.\n"
+        "Say whether a tensor in a file is the embedding of these tokens, a state before or after the final norm,\n"
+        "or none of these.\n"
         "No model is loaded: a few rows of the checkpoint are read, whatever its size. What rows alone cannot tell,\n"
         "which layer a state comes from, is said to be open."
     )

@@ -15,7 +15,16 @@ from torch import Tensor
 from eagle_contracts.cli.checkpoint import Checkpoint
 from eagle_contracts.identify import tolerance_for
 
-Answer = Literal["embedding", "scaled_embedding", "next_token_embedding", "after_final_norm", "normed", "zero", "other"]
+Answer = Literal[
+    "embedding",
+    "scaled_embedding",
+    "next_token_embedding",
+    "before_final_norm",
+    "after_final_norm",
+    "normed",
+    "zero",
+    "other",
+]
 
 RMS_TOLERANCE: Final = 0.01
 """How far from 1 the RMS of a normed row, divided by the norm's gain, may be: bf16 rounds by up to 0.4%."""

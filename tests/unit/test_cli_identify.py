@@ -65,8 +65,48 @@ def test_each_slot_of_a_concatenation_is_answered_for(model: Model, capsys: Capt
     parts = [model.embedded, model.state.bfloat16(), model.normed(model.gain.float())]
     save_file({"hidden_states": torch.cat(parts, 1)[None], "ids": torch.tensor(TOKENS)}, "sample.safetensors")
     name = ("--name", "hidden_states")
-    assert answers(capsys, "sample.safetensors", *name) == ["embedding", "other", "after_final_norm"]
+    assert answers(capsys, "sample.safetensors", *name) == ["embedding", "before_final_norm", "after_final_norm"]
     assert answers(capsys, "sample.safetensors", *name, "--slot", "2") == ["after_final_norm"]
+
+
+def test_two_slots_tell_of_each_other(model: Model, capsys: Captured) -> None:
+    """Where one slot is another, normed, both are known without any model."""
+    save_file({"x": torch.cat([model.state, model.normed(model.gain.float()).float()], 1)}, "pair.safetensors")
+    assert ask("pair.safetensors") == 0
+    out = capsys.readouterr().out
+    assert "\nslot 0: the state before the final norm: slot 1 is this one, normed\n" in out
+    assert "\nslot 1: after the final norm (model.norm)\n" in out
+    assert "  it is slot 0, normed\n" in out
+
+
+def predicting(model: Model) -> Tensor:
+    """States as a trained model's last ones are: normed, they have most to do with lm_head's row of what follows."""
+    head = torch.randn(100, HIDDEN, generator=torch.Generator().manual_seed(1)).bfloat16()
+    model.save(
+        {
+            "model.embed_tokens.weight": model.embedding,
+            "model.norm.weight": model.gain,
+            "lm_head.weight": head,
+        }
+    )
+    return model.state + 9 * head[[*TOKENS[1:], 0]].float() / model.gain.float()
+
+
+def test_a_state_that_predicts_what_follows_is_one_of_the_last(model: Model, capsys: Captured) -> None:
+    """The final state before its norm, alone in a file: lm_head tells."""
+    torch.save(predicting(model), "final.pt")
+    assert ask("final.pt") == 0
+    out = capsys.readouterr().out
+    assert "\nbefore the final norm: the last state, or one of the last\n" in out
+    assert "  through lm_head the next token has 0% of 100 sampled tokens ahead of it (median); chance is 50%\n" in out
+    assert "  open: how many layers from the last needs the model: run the contract\n" in out
+
+
+def test_a_state_that_predicts_something_else_is_no_last_one(model: Model, capsys: Captured) -> None:
+    """The tokens of another request: the same state no longer predicts what follows."""
+    torch.save(predicting(model), "final.pt")
+    assert ask("final.pt", tokens=",".join(map(str, range(60, 60 + len(TOKENS))))) == 0
+    assert "\nnot the embedding; not normed by model.norm: a stream state\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
