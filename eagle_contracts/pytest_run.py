@@ -17,7 +17,7 @@ from eagle_contracts.facts import Fact
 from eagle_contracts.plan import Case
 from eagle_contracts.pytest_items import ContractFile, ContractItem, MistakeItem, Shown, present
 from eagle_contracts.pytest_news import News
-from eagle_contracts.report.summary import write_summary
+from eagle_contracts.report.summary import write_reasons, write_summary
 from eagle_contracts.requirements import missing
 from eagle_contracts.session import Session
 from eagle_contracts.spec.errors import SpecError
@@ -45,6 +45,7 @@ class ContractRun:
         self._nothing_checked = False
         self._facts: list[Fact] = []
         self._started: set[str] = set()
+        self._unavailable: dict[str, None] = {}
         self.overrides = _overrides(config)
         self.strict: bool = config.getoption("--contracts-strict")
         self._since = _since(config)
@@ -147,6 +148,8 @@ class ContractRun:
             self._facts.append(Fact.from_json(fact))
         if report.when == "call" and any(name == "contract" for name, _ in report.user_properties):
             self._checks += 1
+        if hasattr(report, FACTS) and report.skipped and isinstance(report.longrepr, tuple):
+            self._unavailable[report.longrepr[2].removeprefix("Skipped: ")] = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -166,6 +169,7 @@ class ContractRun:
                 "run fails",
                 red=True,
             )
+            write_reasons(list(self._unavailable), terminalreporter.write_line)
 
         write_summary(self._facts, terminalreporter.write_line, terminalreporter.section)
 

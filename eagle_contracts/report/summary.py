@@ -10,6 +10,8 @@ from eagle_contracts.conclude import conclude
 from eagle_contracts.facts import Fact
 
 COLUMNS = 100
+MOST_REASONS = 5
+"""How many reasons why nothing could be checked are shown; `-rs` shows all."""
 
 
 def _by_place(said: Sequence[str]) -> Iterator[str]:
@@ -34,11 +36,25 @@ def write_summary(facts: Sequence[Fact], write: Callable[..., Any], section: Cal
         for line in _by_place(said):
             write(f"  {line}")
     for conclusion in conclude(facts):
-        for line in textwrap.wrap(
-            f"{conclusion.pipeline}: {conclusion.sentence}.",
-            COLUMNS,
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        ):
+        for line in _wrapped(f"{conclusion.pipeline}: {conclusion.sentence}.", ""):
             write(line)
+
+
+def write_reasons(reasons: Sequence[str], write: Callable[..., Any]) -> None:
+    """Write why nothing could be checked: each reason says what to do."""
+    for reason in reasons[:MOST_REASONS]:
+        for line in _wrapped(reason, "  "):
+            write(line)
+    if len(reasons) > MOST_REASONS:
+        write(f"  and {len(reasons) - MOST_REASONS} more: see -rs")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -10,8 +10,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from eagle_contracts.plan import Case
 from eagle_contracts.project import home_folder
 from eagle_contracts.session import Session
@@ -21,6 +19,8 @@ from ..engines.stories import ROOT, cases_in
 from .table import Measured, show
 
 REPEATS = 3
+IMPORTS = 9
+"""A minute in imports of SGLang, which take some seven seconds on an idle machine."""
 PIPELINE = ROOT / "contracts" / "kimi_k25"
 CAPTURE = PIPELINE / "sglang_capture_offset.yaml"
 ENVIRONMENT = "sglang-0.5.23"
@@ -108,14 +108,26 @@ def run_contracts(folder: Path, environ: Mapping[str, str]) -> float:
     return time.perf_counter() - start
 
 
-@pytest.mark.parametrize("store", ["empty"])
-def test_the_pipelines_contracts_run_within_a_minute(store: str, tmp_path: Path) -> None:
-    """All contracts of Kimi-K2.5 with their controls, on an empty store and without twins, and once more kept."""
-    home = home_folder(project(tmp_path), {})
-    environ = {"EAGLE_CONTRACTS_HOME": str(home), "PYTHONPATH": str(ROOT)}
-    first = Measured(
-        what=f"the contracts of {PIPELINE.name}, {store} store", ours=[run_contracts(ROOT, environ)], budget=60
-    )
-    again = Measured(what="the same, all kept", ours=[run_contracts(ROOT, environ) for _ in range(2)], budget=15)
-    show([first, again])
-    assert first.within and again.within
+def test_the_pipelines_contracts_run_within_a_minute(tmp_path: Path) -> None:
+    """All contracts of Kimi-K2.5 with their controls, on an empty store and without twins, and once more kept.
+
+    The minute is one of an idle machine of two cores. On a busy one the run is held against the bare import beside it.
+    """
+    folder = project(tmp_path)
+    environ = {"EAGLE_CONTRACTS_HOME": str(home_folder(folder, {})), "PYTHONPATH": str(ROOT)}
+    session = Session(folder, {})
+    [first, *_] = cases_of(session)
+    found = session.engines.environment(first.pipeline, first.environment)
+    session.close()
+    assert isinstance(found, Resolved), found
+    before = bare_import(found)
+    ours = [run_contracts(ROOT, environ)]
+    imports = [before, bare_import(found)]
+    rows = [
+        Measured(what=f"the contracts of {PIPELINE.name}, empty store", ours=ours, budget=60),
+        Measured(what="the same, by the bare import of SGLang", ours=ours, plain=imports, budget=IMPORTS),
+        Measured(what="the same, all kept", ours=[run_contracts(ROOT, environ) for _ in range(2)], budget=15),
+    ]
+    show(rows)
+    assert rows[0].within or rows[1].within
+    assert rows[2].within

@@ -157,7 +157,10 @@ def test_a_run_without_a_check_fails(repository: Repository) -> None:
     repository.edit(f"{FOLDER}/pipeline.yaml", {"toy-1: {role: serve, python:": "toy-1: {role: serve, python: /no"})
     unavailable = repository.run()
     unavailable.assert_outcomes(skipped=6)
-    assert (unavailable.ret, NOTHING in unavailable.outlines) == (1, True)
+    at = unavailable.outlines.index(NOTHING)
+    assert (unavailable.ret, unavailable.outlines[at + 1].strip()) == (1, unavailable.outlines[at + 1][2:])
+    assert unavailable.outlines[at + 1].startswith("  unavailable(environment): /no")
+    assert "named at contracts/toy/pipeline.yaml:6" in " ".join(unavailable.outlines[at + 1 : at + 4])
     assert repository.noted() == []
 
 
