@@ -123,9 +123,17 @@ def _serving(sides: _Sides, wrong: Sequence[Fact]) -> tuple[str, str]:
         )
     places = "; ".join(f"{fact.environment} gives {_listed(fact.states)} ({fact.where})" for fact in wrong)
     return "serving", (
-        f"serving is wrong: {places}, and training gave {_listed(sides.claim)}, as {sides.where} says. Write the "
-        f"{wrong[0].key or 'draft.layer_ids'} that the failing item names; do not change training"
+        f"serving is wrong: {places}, and training gave {_listed(sides.claim)}, as {sides.where} says. "
+        f"{_write(wrong)}; do not change training"
     )
+
+
+def _write(wrong: Sequence[Fact]) -> str:
+    """Say what to write for each environment, as its failing item says; else that the item says it."""
+    told = [fact for fact in wrong if fact.write]
+    if len(told) < len(wrong):
+        return f"Write the {wrong[0].key or 'draft.layer_ids'} that the failing item names"
+    return "Write " + "; ".join(f"{fact.write} ({fact.environment})" for fact in told)
 
 
 def _draft(draft: Fact, head: str) -> tuple[str, str]:
@@ -254,7 +262,7 @@ def _without_serving(sides: _Sides) -> tuple[str, str]:
 
 
 def _by_environment(facts: Sequence[Fact]) -> str:
-    return ", ".join(f"{_listed(fact.states)} in {fact.environment}" for fact in facts)
+    return "; ".join(f"{_listed(fact.states)} in {fact.environment}" for fact in facts)
 
 
 def _listed(states: Sequence[State] | None) -> str:

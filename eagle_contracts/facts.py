@@ -27,6 +27,7 @@ class Fact:
     is made of, `where` the place to change, `file` the code that was run. `claim` is what the pipeline declares, with
     its text and place, for a target of `layers` layers. `fault` is the first promise of its own contract that it does
     not keep, as `diagnosis: sentence`, or nothing; `promised` are the names by which a stage's result is read on.
+    `write` is what its failing item says to write, with the place.
     """
 
     pipeline: str
@@ -46,6 +47,7 @@ class Fact:
     layers: int = 0
     fault: str = ""
     promised: tuple[str, ...] = ()
+    write: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fact as plain JSON values."""

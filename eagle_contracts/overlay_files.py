@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,14 @@ def read_overlay(value: Value, folder: Path) -> dict[str, str]:
 def overlay_params(value: Value, folder: Path) -> Mapping[str, Any]:
     """Return an overlay's `PARAMS`, none for a script; raises `SpecError` at the place that names it."""
     return {} if _script(value) is not None else _parsed(value, _text(value, folder))
+
+
+def params_line(value: Value, folder: Path) -> int:
+    """Return the line on which `PARAMS` of an overlay that was found right begins."""
+    for node in ast.parse(_text(value, folder)).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "PARAMS":
+            return node.lineno
+    return 1
 
 
 def _script(value: Value) -> str | None:

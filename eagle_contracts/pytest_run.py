@@ -17,6 +17,7 @@ from eagle_contracts.facts import Fact
 from eagle_contracts.plan import Case
 from eagle_contracts.pytest_items import ContractFile, ContractItem, MistakeItem, Shown, present
 from eagle_contracts.pytest_news import News
+from eagle_contracts.report.columns import fit, wrapped
 from eagle_contracts.report.summary import write_reasons, write_summary
 from eagle_contracts.requirements import missing
 from eagle_contracts.session import Session
@@ -25,6 +26,9 @@ from eagle_contracts.spec.model import Value
 from eagle_contracts.spec.overrides import parse_overrides
 from eagle_contracts.workers.client import CALL_SECONDS
 
+NOTHING_CHECKED = (
+    "contracts: no check was executed (none selected, or every environment unavailable: see -rs), so this run fails"
+)
 FACTS = "eagle_contracts_facts"
 """The attribute of a report that carries facts from an xdist worker to the process that concludes."""
 
@@ -104,7 +108,7 @@ class ContractRun:
         if not self.overrides:
             return []
         listed = ", ".join(f"{key}={_flow(value)}" for key, value in self.overrides.items())
-        return [f"contracts: overridden for every pipeline: {listed}; negative controls are not run"]
+        return wrapped(f"contracts: overridden for every pipeline: {listed}; negative controls are not run")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -164,11 +168,8 @@ class ContractRun:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say why a run without a check failed."""
         if self._nothing_checked:
-            terminalreporter.write_line(
-                "contracts: no check was executed (none selected, or every environment unavailable: see -rs), so this "
-                "run fails",
-                red=True,
-            )
+            for line in wrapped(NOTHING_CHECKED):
+                terminalreporter.write_line(line, red=True)
             write_reasons(list(self._unavailable), terminalreporter.write_line)
 
         write_summary(self._facts, terminalreporter.write_line, terminalreporter.section)
@@ -190,7 +191,7 @@ def _overrides(config: pytest.Config) -> Mapping[str, Value]:
     try:
         return parse_overrides(config.getoption("--contracts-set"))
     except SpecError as error:
-        raise pytest.UsageError(error.render()) from error
+        raise pytest.UsageError(fit(error.render())) from error
 
 
 def _cases(items: list[pytest.Item]) -> list[Case]:

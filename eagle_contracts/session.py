@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from eagle_contracts.checks import CHECKS, Context
-from eagle_contracts.checks.slots import is_grouped
 from eagle_contracts.engines import EngineTable, Unrunnable
 from eagle_contracts.failures import unrunnable
 from eagle_contracts.observation import Observation, Refusal, observation_from_json
 from eagle_contracts.plan import Case, break_of, parameters, widths_of
 from eagle_contracts.project import home_folder
+from eagle_contracts.promises import states_promised
 from eagle_contracts.real_draft import RealWidth, draft_hidden, fc_widths
 from eagle_contracts.spec.errors import SpecError, fail
 from eagle_contracts.spec.model import Environment, Pipeline, Value
@@ -292,12 +292,12 @@ class Session:
         return {"folder": str(self.home / "twins" / twin.digest), "architecture": twin.architecture}
 
     def _wanted(self, case: Case, twin: Twin) -> Any:
-        """Return the states declared by the first `slots` promise, as plain data: a list, or a list for each group."""
+        """Return the states declared by the first promise about states, as plain data."""
         scope = Scope(pipeline=case.pipeline, environment=case.environment, overrides=self.overrides)
-        for value in [resolve(e.value, scope) for e in case.contract.expect if e.kind == "slots"][:1]:
-            if is_grouped(value):
-                return None
-            return ["final_normed" if tap.k is None else tap.k for tap in parse_taps(value, twin.layers)]
+        for expectation in case.contract.expect:
+            states = states_promised(expectation.kind, resolve(expectation.value, scope), twin.layers)
+            if states is not None:
+                return states
         return None
 
     def _through(

@@ -16,7 +16,7 @@ from eagle_contracts.cli.interpreters import Interpreters
 from eagle_contracts.cli.project import is_pipeline, planner_of, select
 from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, say_json
 from eagle_contracts.plan import Case, environments_of
-from eagle_contracts.report.terminal import COLUMNS
+from eagle_contracts.report.columns import COLUMNS
 from eagle_contracts.spec.errors import SpecError, suggest
 from eagle_contracts.spec.model import Pipeline
 from eagle_contracts.spec.overrides import parse_overrides

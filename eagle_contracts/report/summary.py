@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from eagle_contracts.conclude import conclude
 from eagle_contracts.facts import Fact
+from eagle_contracts.report.columns import wrapped
 
-COLUMNS = 100
 MOST_REASONS = 5
 """How many reasons why nothing could be checked are shown; `-rs` shows all."""
 
@@ -36,25 +35,14 @@ def write_summary(facts: Sequence[Fact], write: Callable[..., Any], section: Cal
         for line in _by_place(said):
             write(f"  {line}")
     for conclusion in conclude(facts):
-        for line in _wrapped(f"{conclusion.pipeline}: {conclusion.sentence}.", ""):
+        for line in wrapped(f"{conclusion.pipeline}: {conclusion.sentence}."):
             write(line)
 
 
 def write_reasons(reasons: Sequence[str], write: Callable[..., Any]) -> None:
     """Write why nothing could be checked: each reason says what to do."""
     for reason in reasons[:MOST_REASONS]:
-        for line in _wrapped(reason, "  "):
+        for line in wrapped(reason, 4, "  "):
             write(line)
     if len(reasons) > MOST_REASONS:
         write(f"  and {len(reasons) - MOST_REASONS} more: see -rs")
-
-
-def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        COLUMNS,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -43,9 +43,10 @@ def observe(params: dict[str, Any]) -> dict[str, Any]:
         raise LookupError(f"compare reads from: {{train: ..., serve: ...}}, and was given {', '.join(sides)}")
     if params.get("break"):
         sides["serve"] = breaks.in_slots(sides["serve"], params["break"])
+    train = _identified(sides["train"], params)
     return {
         "refused": None,
-        "sides": {name: _identified(slots, params) for name, slots in sides.items()},
+        "sides": {"train": train, "serve": _identified(sides["serve"], params, _held(train))},
         "between": _between(sides, {name: lengths for name, (_, lengths) in read.items()}),
     }
 
@@ -73,7 +74,13 @@ def _side(place: Path, params: dict[str, Any]) -> tuple[list[Any], list[int]]:
     return list(slots), [part.shape[0] for part in parts]
 
 
-def _identified(slots: list[Any], params: dict[str, Any]) -> list[dict[str, Any]]:
+def _held(reports: list[dict[str, Any]]) -> list[Any]:
+    """Return the states in training's slots, None where there is no plain one: serving is compared with these."""
+    best = [report["best"] if report["outcome"] == "identified" else None for report in reports]
+    return [one and {"state": one["k"], "final_normed": "final_normed"}.get(one["kind"]) for one in best]
+
+
+def _identified(slots: list[Any], params: dict[str, Any], declared: list[Any] | None = None) -> list[dict[str, Any]]:
     from eagle_contracts import identify
     from eagle_contracts.subjects import twin_weights
 
@@ -83,6 +90,7 @@ def _identified(slots: list[Any], params: dict[str, Any]) -> list[dict[str, Any]
         twin_weights.candidates(folder),
         tolerance=identify.tolerance_for(slots[0].dtype),
         second_pass=lambda: twin_weights.second_pass(folder),
+        declared=(declared or [])[: len(slots)],
     )
     return [one.to_json() for one in found]
 

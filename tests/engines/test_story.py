@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from eagle_contracts.report.terminal import COLUMNS, render
+from eagle_contracts.report.columns import COLUMNS
+from eagle_contracts.report.terminal import render
 from eagle_contracts.verdict import Verdict
 
 from .stories import ROOT, Engines, advice, summary, text

@@ -244,7 +244,7 @@ def test_three_different_lists_are_undecided() -> None:
     """No two of training, serving and claim agree: the sentence lists them all and says what to do first."""
     assert said(dump(SWAPPED), serve(EARLIER)) == (
         "undecided",
-        "undecided: training gave h[31], h[3], h[59], serving gives h[2], h[30], h[58] in sglang-0.5.9, and "
+        "undecided: training gave h[31], h[3], h[59], serving gives h[2], h[30], h[58] in sglang-0.5.9; and "
         f"{HERE}/pipeline.yaml:5 declares h[3], h[31], h[59]: no two of the three agree everywhere. Correct the side "
         "whose item fails first in the pipeline's order, then run again",
     )
@@ -254,7 +254,7 @@ def test_environments_that_differ_are_undecided() -> None:
     """One environment agrees with training, the other with the claim."""
     assert said(dump(EARLIER), serve(EARLIER), serve(environment="sglang-0.5.23")) == (
         "undecided",
-        "undecided: training gave h[2], h[30], h[58], serving gives h[2], h[30], h[58] in sglang-0.5.9, h[3], h[31], "
+        "undecided: training gave h[2], h[30], h[58], serving gives h[2], h[30], h[58] in sglang-0.5.9; h[3], h[31], "
         f"h[59] in sglang-0.5.23, and {HERE}/pipeline.yaml:5 declares h[3], h[31], h[59]: no two of the three agree "
         "everywhere. Bring serving's environments to one list first, then run again",
     )

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eagle_contracts.observation import Match, Side, SlotSeen
-from eagle_contracts.report.terminal import COLUMNS, render
+from eagle_contracts.report.columns import COLUMNS
+from eagle_contracts.report.terminal import render
 from eagle_contracts.verdict import Mismatch, Remedy, SlotEvidence, Verdict
 
 CONTEXT = (
