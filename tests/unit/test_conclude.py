@@ -244,7 +244,7 @@ def test_three_different_lists_are_undecided() -> None:
     """No two of training, serving and claim agree: the sentence lists them all and says what to do first."""
     assert said(dump(SWAPPED), serve(EARLIER)) == (
         "undecided",
-        "undecided: training gave h[31], h[3], h[59], serving gives h[2], h[30], h[58] in sglang-0.5.9; and "
+        "undecided: training gave h[31], h[3], h[59], serving gives h[2], h[30], h[58] in sglang-0.5.9, and "
         f"{HERE}/pipeline.yaml:5 declares h[3], h[31], h[59]: no two of the three agree everywhere. Correct the side "
         "whose item fails first in the pipeline's order, then run again",
     )
