@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from eagle_contracts.checks.draft_promises import read_promise
 from eagle_contracts.checks.stability import VARIANTS
 from eagle_contracts.spec.errors import SpecError, SpecIssue, suggest
 from eagle_contracts.spec.model import Value
@@ -18,7 +19,7 @@ def taps_promised(kind: str, value: Value, layers: int) -> tuple[tuple[str, tupl
 
     Empty for a promise about something else than taps; raises `SpecError` for taps that name no state or two.
     """
-    if kind == "same" and isinstance(value.data, Mapping) and "slots" in value.data:
+    if kind in ("same", "first_step") and isinstance(value.data, Mapping) and "slots" in value.data:
         return (("", parse_taps(value.child("slots"), layers)),)
     if kind != "slots":
         return ()
@@ -76,6 +77,7 @@ def promise_issues(kind: str, value: Value, layers: int) -> Iterator[SpecIssue]:
         message = "expected a map from an output's name to upstream names"
         yield SpecIssue(position=value.position, message=message)
     try:
+        read_promise(kind, value)
         taps_promised(kind, value, layers)
     except SpecError as error:
         yield from error.issues

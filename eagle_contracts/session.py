@@ -17,12 +17,12 @@ from eagle_contracts.observation import Observation, Refusal, observation_from_j
 from eagle_contracts.plan import Case, break_of, parameters, widths_of
 from eagle_contracts.project import home_folder
 from eagle_contracts.promises import states_promised
-from eagle_contracts.real_draft import RealWidth, draft_hidden, fc_widths
-from eagle_contracts.spec.errors import SpecError, fail
+from eagle_contracts.real_draft import draft_hidden
+from eagle_contracts.spec.errors import SpecError
 from eagle_contracts.spec.model import Environment, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.taps import Tap, parse_taps
-from eagle_contracts.targets import twin_of
+from eagle_contracts.targets import real_fc_of, twin_of
 from eagle_contracts.twin import Twin
 from eagle_contracts.verdict import Mismatch
 from eagle_contracts.waiting import Waiting
@@ -222,7 +222,7 @@ class Session:
             slots=len(self.taps(case.pipeline)),
             requests=tuple(len(prompt) for prompt in seen.twin.prompts),
             real_draft=draft_hidden(case.pipeline.draft_config) if case.pipeline.draft_config else None,
-            real_fc=self._real_fc(case),
+            real_fc=real_fc_of(case.pipeline) if any(e.kind == "fc_in" for e in case.expectations) else (),
             concatenated=tuple(key for e in case.contract.expect if e.kind == "concat" for key in _keys(e.value)),
         )
         return [
@@ -230,16 +230,6 @@ class Session:
             for expectation in case.expectations
             for mismatch in CHECKS[expectation.kind](resolve(expectation.value, scope), seen.observation, context)
         ]
-
-    def _real_fc(self, case: Case) -> tuple[RealWidth, ...]:
-        """Return how wide the real draft's `fc` is by its files, for a promise about it; raises `SpecError`."""
-        config = case.pipeline.draft_config
-        if config is None or all(e.kind != "fc_in" for e in case.expectations):
-            return ()
-        try:
-            return fc_widths(config, widths_of(case.pipeline))
-        except (OSError, ValueError) as error:
-            raise fail(case.pipeline.document.at("draft", "config"), str(error)) from error
 
     def claim(self, pipeline: Pipeline) -> Value | None:
         """Return the one claim about training, as overridden."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from eagle_contracts.checks.context import Context
+from eagle_contracts.checks.draft_promises import read_promise
 from eagle_contracts.checks.outputs import product
 from eagle_contracts.checks.slots import check_slots, refused
 from eagle_contracts.observation import Observation
-from eagle_contracts.spec.errors import fail, suggest
-from eagle_contracts.spec.flow import found, show
+from eagle_contracts.real_draft import RealWidth
+from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
 
-FC = ("once", "never")
 OWN_STATES = 1e-4
 """How far the target's own states may be from the recorded ones before they are called others."""
 
@@ -26,7 +27,7 @@ def check_first_step(promise: Value, observation: Observation, context: Context)
 
     The promise is `{reads: slots x target, fc: once, slots: TAPS}`, of which `slots` may be left out.
     """
-    _check_keys(promise, ("reads", "fc"), ("slots",))
+    read_promise("first_step", promise)
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
@@ -52,7 +53,8 @@ def _first_width(promise: Value, observation: Observation, context: Context) -> 
         )
     if calls != _calls(promise):
         return Mismatch(
-            diagnosis="fc_repeated", sentence=f"step 1 calls fc {_times(calls)}, and fc: {_fc(promise)} is promised"
+            diagnosis="fc_repeated",
+            sentence=f"step 1 calls fc {_times(calls)}, and fc: {_map(promise)['fc']!s} is promised",
         )
     return None
 
@@ -72,7 +74,7 @@ def check_later_steps(promise: Value, observation: Observation, context: Context
 
     The promise is `{reads: draft, fc: never}`.
     """
-    _check_keys(promise, ("reads", "fc"), ())
+    read_promise("later_steps", promise)
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
@@ -98,7 +100,7 @@ def check_later_steps(promise: Value, observation: Observation, context: Context
             yield Mismatch(
                 diagnosis="fc_repeated" if again else "wrong_width",
                 sentence=f"step {number} reads {width} values a token and calls fc {_times(calls)}, where "
-                f"{_text(promise)} is {wanted} and fc: {_fc(promise)} is promised",
+                f"{_text(promise)} is {wanted} and fc: {_map(promise)['fc']!s} is promised",
             )
             return
     yield from _not_fed_back(observation)
@@ -118,8 +120,9 @@ def _not_fed_back(observation: Observation) -> Iterator[Mismatch]:
 def check_fc_in(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if `fc`'s input is not as wide as promised: as built, by the real config, in a checkpoint."""
     wanted, real = product(promise, context)
-    if (unlike := _unlike_real(promise, context)) is not None:
-        yield unlike
+    unlike = unlike_real(promise, context.slots, context.real_width, context.real_fc)
+    if unlike is not None:
+        yield Mismatch(diagnosis=unlike[0], sentence=unlike[1])
         return
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
@@ -133,27 +136,26 @@ def check_fc_in(promise: Value, observation: Observation, context: Context) -> I
         )
 
 
-def _unlike_real(promise: Value, context: Context) -> Mismatch | None:
-    """Return the first of the real draft's files that does not give `fc` the width promised."""
-    wanted = product(promise, replace(context, width=context.real_width or 0))[0]
-    for real in context.real_fc:
+def unlike_real(
+    promise: Value, slots: int, real_width: int | None, real_fc: Sequence[RealWidth]
+) -> tuple[str, str] | None:
+    """Return what the first of the real draft's files says that does not give `fc` the width promised; no engine."""
+    read_promise("fc_in", promise)
+    known = {"slots": slots, "target": real_width or 0}
+    wanted = math.prod(known[word] if word in known else int(word) for word in str(promise.data).split(" x "))
+    for real in real_fc:
         if real.width is None:
-            sentence = f"{real.where}: an engine runs with whatever its fc holds then, some without a word"
-            return Mismatch(diagnosis="missing_slot", sentence=sentence)
+            return "missing_slot", f"{real.where}: an engine runs with whatever its fc holds then, some without a word"
         if real.width != wanted:
-            fewer = real.width < wanted and real.width % (context.real_width or real.width) == 0
-            return Mismatch(
-                diagnosis="missing_slot" if fewer else "wrong_width",
-                sentence=f"fc reads {real.width} values a token by {real.where}, and {promise.data} is {wanted} on "
-                f"the real model",
-            )
+            fewer = real.width < wanted and real.width % (real_width or real.width) == 0
+            told = f"fc reads {real.width} values a token by {real.where}, and {promise.data} is {wanted}"
+            return "missing_slot" if fewer else "wrong_width", f"{told} on the real model"
     return None
 
 
 def check_pairing(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if step 1 does not pair the state of position p with the token at p + 1, at position p."""
-    if promise.data != "next_token":
-        raise fail(promise.position, f"pairing takes next_token, not {found(promise.data)}")
+    read_promise("pairing", promise)
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
@@ -198,8 +200,7 @@ def _mispaired(pair: Mapping[str, Any]) -> str | None:
 
 def check_config(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if a reader of the draft's config took another value than the one written in it."""
-    if promise.data != "as_written":
-        raise fail(promise.position, f"config takes as_written, not {found(promise.data)}")
+    read_promise("config", promise)
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
@@ -243,10 +244,8 @@ def _switched(seen: Mapping[str, Any]) -> list[str]:
 
 def check_reference(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if the draft's logits or states are further from a plain torch step's than promised."""
-    _check_keys(promise, ("within",), ())
-    within = _map(promise)["within"]
-    if isinstance(within, bool) or not isinstance(within, (int, float)) or within <= 0:
-        raise fail(promise.at("within"), f"within is a relative error such as 1.0e-4, not {found(within)}")
+    read_promise("reference", promise)
+    within = float(_map(promise)["within"])
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
@@ -350,28 +349,13 @@ def _reads(promise: Value, observation: Observation, context: Context) -> tuple[
     return product(promise.child("reads"), context)
 
 
-def _fc(promise: Value) -> str:
-    word = str(_map(promise)["fc"])
-    if word not in FC:
-        raise fail(promise.at("fc"), f"fc takes once or never, not {found(_map(promise)['fc'])}")
-    return word
+def _word(promise: Value) -> str:
+    return str(_map(promise)["fc"])
 
 
 def _calls(promise: Value) -> int:
-    return 1 if _fc(promise) == "once" else 0
+    return 1 if _word(promise) == "once" else 0
 
 
 def _times(calls: int) -> str:
     return {0: "never", 1: "once"}.get(calls, f"{calls} times")
-
-
-def _check_keys(promise: Value, needed: tuple[str, ...], optional: tuple[str, ...]) -> None:
-    known = [*needed, *optional]
-    if not isinstance(promise.data, Mapping):
-        raise fail(promise.position, f"expected a map of {', '.join(known)}")
-    for key in promise.data:
-        if key not in known:
-            raise fail(promise.at(key), f"nothing here is called '{key}'", suggest(str(key), known, "keys"))
-    for key in needed:
-        if key not in promise.data:
-            raise fail(promise.position, f"{key} is missing")

@@ -15,7 +15,7 @@ MISTAKES = {
         "run: toy.capture",
         "run: toy.absent",
         "4:6: adapter toy.absent (toy_engine.adapter:ABSENT) cannot be imported: "
-        "module 'toy_engine.adapter' has no attribute 'ABSENT'\n    run: toy.absent\n         ^\n",
+        "module\n  'toy_engine.adapter' has no attribute 'ABSENT'\n    run: toy.absent\n         ^\n",
     ),
     "no_subject": (
         "run: toy.capture",
