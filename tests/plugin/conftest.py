@@ -210,6 +210,11 @@ def shown(result: pytest.RunResult) -> str:
     return result.stdout.str() + result.stderr.str()
 
 
+def flat(text: str) -> str:
+    """Return text in one line: where a long message breaks depends on its path."""
+    return " ".join(text.split())
+
+
 def has_our_traceback(text: str) -> bool:
     """Tell whether a person was shown lines of the package, of pytest or of pluggy."""
     return any(sign in text for sign in ("Traceback (most recent", "pytest_items.py", "_pytest/", "pluggy/"))
