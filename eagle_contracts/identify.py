@@ -4,21 +4,7 @@ A slot is compared with every candidate by the *median over tokens* of the row's
 of attention sinks decide nothing. It is identified when the best candidate is within tolerance and at least five times
 better than the next. Runs inside workers: Python 3.10, the standard library and torch only.
 
-How a sketch keeps this fast without letting a wrong candidate win. Of some rows, `SKETCH_WIDTH` coordinates are drawn
-at random, from a fixed seed and independently of the data, and first only those are read. For a row with distance d the
-sampled squared distance, scaled up, has expectation d^2 *whatever the values are*, so by Markov it exceeds SAFETY^2 d^2
-with probability at most 1/SAFETY^2 = 1/9. At least half of all rows lie at or below the median error e. For all but a
-sixteenth of the sampled rows to claim more than SAFETY * e, nearly all of the sampled ones of that half would have to
-exceed it together, though they were drawn independently: a chance below 6e-9 for 34 of up to 64 rows, and for 48 of any
-number (the hypergeometric sum over how many of that half are drawn; `_chance` in the tests). The denominator needs no
-read either, as |h| <= |x| + d. So one candidate is compared exactly (the declared one, or the nearest in the sample),
-and another is passed over *only* if this bound puts it beyond MARGIN times the best exact error; whatever else is left
-is compared exactly, and everything is, if that gives no clear answer. A sink channel that hides a difference from the
-sample makes the bound small, never large: it costs time, not the answer. A runner-up that was passed over has an
-estimated error (`Match.exact` is false), which is far from deciding anything.
-
-What is left of the time is memory traffic and, at some 60 tokens as much, the fixed cost of operations. So all slots go
-through an operation of the sketch together.
+How a sketch keeps this fast without letting a wrong candidate win is told in `sketch`.
 """
 
 from __future__ import annotations
@@ -32,6 +18,7 @@ import torch
 from torch import Tensor
 
 from eagle_contracts.identification import Candidate, Identification, Indivisible, Match, NonFinite, Outcome, Side
+from eagle_contracts.sketch import SAFETY, SKETCH_WIDTH, sample, sampled
 
 __all__ = [
     "Candidate",
@@ -48,16 +35,12 @@ __all__ = [
 ]
 
 MARGIN: Final = 5.0
-SAFETY: Final = 3.0
-SKETCH_WIDTH: Final = 8
-SKETCH_ROWS: Final = ((64, 34), (math.inf, 48))  # up to so many rows: so many of them
 EXACT_WIDTH: Final = 256  # at most this wide, or with fewer rows than below, reading everything is cheap
 EXACT_ROWS: Final = 32
 SINK_FACTOR: Final = 10.0
 MOST_SINKS: Final = 8
 SHOWN_VALUES: Final = 5
 CHUNK: Final = 1 << 20  # elements held as float32 at a time
-SEED: Final = 20250
 _TINY: Final = 1e-30
 _HUGE: Final = 1e18
 
@@ -113,8 +96,8 @@ class Reference:
         if rows < EXACT_ROWS or width <= EXACT_WIDTH:
             return None
         if self._sketch is None:
-            sampled = _sampled(self.tensors)
-            self._sketch = sampled, torch.linalg.vector_norm(sampled, dim=2).clamp_min_(_TINY)
+            values = sampled(self.tensors)
+            self._sketch = values, torch.linalg.vector_norm(values, dim=2).clamp_min_(_TINY)
         return self._sketch
 
     def index_of(self, declared: Declared) -> int | None:
@@ -192,10 +175,10 @@ def _first_pass(searches: Sequence[_Search], reference: Reference) -> None:
             search.compare(range(len(reference.candidates)))
 
 
-def _look(searches: Sequence[_Search], sampled: Tensor, sizes: Tensor) -> None:
+def _look(searches: Sequence[_Search], values: Tensor, sizes: Tensor) -> None:
     """Compare each slot with one candidate, then with those that the sample does not put beyond reach of it."""
-    x = _sampled([search.x for search in searches])
-    distances = torch.linalg.vector_norm(sampled - x[:, None], dim=3)
+    x = sampled([search.x for search in searches])
+    distances = torch.linalg.vector_norm(values - x[:, None], dim=3)
     seen = distances / sizes
     for search, own, scores in zip(searches, seen, seen.clamp(max=1.0).sum(dim=2).tolist(), strict=True):
         if math.isfinite(sum(scores)) and max(search.norms) < _HUGE:  # else a value, or a square, may not be finite
@@ -253,12 +236,12 @@ class _Search:
     def limits(self) -> list[float]:
         """How far, by sampled row, a sampled difference may be that decides nothing."""
         rows, width = self.reference.shape
-        sampled = _sample(rows, width, self.x.device).rows
+        chosen = sample(rows, width, self.x.device).rows
         if self.bad or not self.looked:
-            return [math.inf] * len(sampled)
+            return [math.inf] * len(chosen)
         error = MARGIN * min(exact.error for exact in self.exact.values())
         reach = SAFETY * error / (1.0 - error) * math.sqrt(SKETCH_WIDTH / width) if error < 1.0 else math.inf
-        return [self.norms[row] * reach for row in sampled]
+        return [self.norms[row] * reach for row in chosen]
 
     def nearest_seen(self, but: Container[int]) -> int:
         """The candidate nearest in the sample."""
@@ -370,38 +353,6 @@ def _ratio(distance: float, norm: float) -> float:
     if norm == 0.0:
         return 0.0 if distance == 0.0 else 1.0
     return distance / norm
-
-
-class _Sample(NamedTuple):
-    """Which rows are sampled, and which runs of values: indices into all runs of `block` values."""
-
-    rows: list[int]
-    runs: Tensor
-    block: int
-
-
-def _sampled(tensors: Sequence[Tensor]) -> Tensor:
-    """The sampled values [C, R, s] of C tensors [T, H], as float32."""
-    first = tensors[0]
-    _, runs, block = _sample(*_shape(first), first.device)
-    if any(tensor.dtype != first.dtype or tensor.device != first.device for tensor in tensors):
-        tensors = [tensor.to(device=first.device, dtype=torch.float32) for tensor in tensors]
-    lines = torch.empty(len(tensors), len(runs), block, dtype=tensors[0].dtype, device=first.device)
-    for tensor, line in zip(tensors, lines, strict=True):
-        torch.index_select(tensor.reshape(-1, block), 0, runs, out=line)
-    return lines.view(len(tensors), -1, SKETCH_WIDTH).float()
-
-
-@functools.lru_cache(maxsize=8)
-def _sample(rows: int, width: int, device: torch.device) -> _Sample:
-    """What to read: rows, and runs of values independently for each row; bad luck in one says nothing of the next."""
-    block = math.gcd(width, SKETCH_WIDTH)
-    generator = torch.Generator().manual_seed(SEED)
-    count = next(sampled for most, sampled in SKETCH_ROWS if rows <= most)
-    chosen = torch.randperm(rows, generator=generator)[:count].sort().values
-    drawn = torch.randint(width // block, (len(chosen), SKETCH_WIDTH // block), generator=generator)
-    runs = (drawn + chosen[:, None] * (width // block)).flatten()
-    return _Sample(chosen.tolist(), runs.to(device), block)
 
 
 def _non_finite(where: str, tensor: Tensor) -> NonFinite | None:

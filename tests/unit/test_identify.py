@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from eagle_contracts import identify as module
+from eagle_contracts import sketch
 from eagle_contracts.identify import (
     Candidate,
     Identification,
@@ -402,8 +403,8 @@ def test_widths_that_no_block_divides(width: int, monkeypatch: pytest.MonkeyPatc
     """The sample covers every coordinate of any width with equal chance."""
     states = stream(8, 40, width)
     assert held(noisy(states[3], 1e-6), states) == ("identified", "h[3]")
-    monkeypatch.setattr(module, "SKETCH_ROWS", ((8000, 8000),))
-    rows, runs, block = module._sample.__wrapped__(8000, width, torch.device("cpu"))
+    monkeypatch.setattr(sketch, "SKETCH_ROWS", ((8000, 8000),))
+    rows, runs, block = sketch.sample.__wrapped__(8000, width, torch.device("cpu"))
     counts = torch.bincount(runs.remainder(width // block))
     assert rows == list(range(8000))
     assert len(counts) == width // block
@@ -415,7 +416,7 @@ def _chance(rows: int, sampled: int) -> float:
 
     The others look far with chance 1/SAFETY^2, independently; how many of them are sampled is hypergeometric.
     """
-    within, far = (rows + 1) // 2, 1 / module.SAFETY**2
+    within, far = (rows + 1) // 2, 1 / sketch.SAFETY**2
     needed = sampled - sampled // 16
     total = 0.0
     for drawn in range(max(0, sampled - (rows - within)), min(sampled, within) + 1):
@@ -428,7 +429,7 @@ def _chance(rows: int, sampled: int) -> float:
 @pytest.mark.parametrize("rows", [32, 33, 40, 48, 63, 64, 65, 96, 256, 4096, 100_000])
 def test_the_chance_to_pass_over_a_candidate_within_reach_is_what_the_module_says(rows: int) -> None:
     """Whatever the number of rows, the sampled ones are enough for a chance below 6e-9, in the worst case."""
-    drawn = module._sample(rows, 7168, torch.device("cpu")).rows
+    drawn = sketch.sample(rows, 7168, torch.device("cpu")).rows
     assert len(set(drawn)) == len(drawn) and set(drawn) <= set(range(rows))
     assert _chance(rows, len(drawn)) < 6e-9
 
@@ -478,9 +479,9 @@ def test_the_sample_bounds_every_error_from_below() -> None:
     reference = Reference(named(states))
     search = module._begin(slot, reference, 2e-2, 20)
     assert isinstance(search, module._Search)
-    sketch = reference.sketch()
-    assert sketch
-    module._look([search], *sketch)
+    read = reference.sketch()
+    assert read
+    module._look([search], *read)
     kept = set(search.exact)
     reach = module.MARGIN * search.exact[20].error
     assert {index for index, error in enumerate(errors) if error <= reach} <= kept
