@@ -154,13 +154,20 @@ def _both_alike(sides: _Sides) -> tuple[str, str]:
         text = as_hidden_states(taps, sides.layers)
         return "claim", (
             f"the declaration at {sides.where} is wrong: training and serving both give the draft {both}, not "
-            f"{_listed(sides.claim)}. Write trained.taps: {{{text}}} there, and change neither side"
+            f"{_listed(sides.claim)}. {_write_claim(sides.where, text)}, and change neither side"
         )
     where = _stage(sides)
     return "both", (
         f"both sides are wrong in the same way: training and serving give the draft {both} where {sides.where} "
         f"declares {_listed(sides.claim)}. In training it enters at {where}"
     )
+
+
+def _write_claim(where: str, text: str) -> str:
+    """Say what to write for the claim: in its file, or in the flag that stands over it."""
+    if where.startswith("--"):
+        return f"Give {where}={{{text}}} or drop that flag"
+    return f"Write trained.taps: {{{text}}} there"
 
 
 def _training(sides: _Sides) -> tuple[str, str]:

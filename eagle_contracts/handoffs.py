@@ -97,9 +97,14 @@ def _claim(session: Session, case: Case, held: Sequence[State]) -> tuple[str, ..
     layers = session.twin(case.pipeline).layers
     taps = [make_tap(state, layers) for state in held if isinstance(state, int)]
     text = as_hidden_states(taps, layers)
+    write = (
+        f"give {claim.position}={{{text}}}, or drop that flag"
+        if claim.position.origin
+        else f"write trained.taps: {{{text}}} at {claim.position}"
+    )
     return (
         f"A draft trained on these files was trained on {', '.join(tap.label() for tap in taps)}. If it was, the patch "
-        f"is right and the claim is not: write trained.taps: {{{text}}} at {claim.position}.",
+        f"is right and the claim is not: {write}.",
     )
 
 

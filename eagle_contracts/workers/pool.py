@@ -127,6 +127,7 @@ class _EngineThread(threading.Thread):
         self._engine, self._cores, self._closed = engine, cores, closed
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._starts, self._call_seconds = 0, call_seconds
+        self._retried = False  # once in a run: what kills every worker is not asked again and again
         self.start()
 
     def submit(self, work: Work) -> Future[Result]:
@@ -186,7 +187,16 @@ class _EngineThread(threading.Thread):
             return self.prepared
         assert self.worker is not None
         self._is("running")
-        return self.worker.call(function, params, timeout=self._call_seconds)
+        result = self.worker.call(function, params, timeout=self._call_seconds)
+        if self._was_killed(result) and not self._retried:
+            self._retried = True
+            return self._call(function, params)
+        return result
+
+    def _was_killed(self, result: Result) -> bool:
+        """Tell whether the worker itself is gone: killed from outside, by a system short of memory for instance."""
+        gone = self.worker is not None and not self.worker.alive
+        return isinstance(result, Failure) and result.kind == "died" and gone and not self._closed.is_set()
 
 
 def _at_start(result: Result) -> Result:

@@ -198,8 +198,20 @@ def test_an_engine_that_breaks_is_an_error_of_its_item(repository: Repository) -
     for act, sentence in errors.items():
         assert f"\n{sentence}\nLast lines printed:\n  | the toy is about to {act}\n" in text
     assert "\nerror(died): running the subject gave no result: the worker ended by signal 9\n" in text
-    assert repository.starts() == 2
+    assert repository.starts() == 3
     assert not has_our_traceback(text)
+
+
+def test_a_worker_that_is_killed_once_is_started_once_more(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system short of memory takes a worker while its engine is compared with the reference: no item is lost."""
+    mark = repository.write("kill_once", "")
+    monkeypatch.setenv("TOY_KILLS_AT_GATE", str(mark))
+    result = repository.run()
+    result.assert_outcomes(passed=6)
+    assert not mark.exists()
+    assert repository.noted().count("gate") == 2
 
 
 def test_a_claim_that_every_environment_contradicts_is_doubted(repository: Repository) -> None:

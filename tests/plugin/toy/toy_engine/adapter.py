@@ -113,6 +113,11 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
 def gate(params: dict[str, Any]) -> dict[str, Any]:
     """Write the twin's manifest, and agree with the reference as far as TOY_DISAGREES lets it."""
     _note("gate")
+    killed = Path(os.environ.get("TOY_KILLS_AT_GATE", "/nowhere"))
+    if killed.exists():
+        killed.unlink()
+        os.kill(os.getppid(), 9)
+        time.sleep(300)
     folder = Path(params["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     manifest = {"prompts": params["twin"]["prompts"]}
