@@ -50,7 +50,10 @@ def _sides(facts: Sequence[Fact]) -> _Sides:
         found = [fact for fact in reversed(facts) if fact.kind == kind]
         return next((fact for fact in found if fact.fault), found[0] if found else None)
 
-    serve = {fact.environment: fact for fact in facts if fact.kind == SERVE}
+    serve: dict[str, Fact] = {}
+    for fact in (fact for fact in facts if fact.kind == SERVE):
+        if fact.write or not serve.get(fact.environment, fact).write:  # one that another item only read says nothing
+            serve[fact.environment] = fact
     dump, order, concat, parity = of(DUMP), of(ORDER), of(CONCAT), of(PARITY)
     return _Sides(
         claim=facts[0].claim,

@@ -14,18 +14,21 @@ from eagle_contracts.promises import states_promised
 from eagle_contracts.remedy import search
 from eagle_contracts.session import Seen, Session
 from eagle_contracts.spec.errors import SpecError
+from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Break, Control, Value
 from eagle_contracts.taps import Tap, as_hidden_states, make_tap
 from eagle_contracts.verdict import Mismatch, Remedy, Verdict
 
 State = int | str | None
+READERS = ("python", "sglang.draft")
+"""Subjects that pass on what they read: a fault before them shows in them too."""
 
 
 def advised(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verdict:
     """Add what to do: at the stage before where that breaks its own promise, else at this hand-off."""
     first = _broken_before(case, session)
     if first is not None:
-        return first_there(verdict, *first)
+        return first_there(verdict, *first, session)
     if case.subject.name == "sglang.dump":
         return _dump(case, session, seen, verdict)
     if case.subject.name == "compare":
@@ -42,11 +45,11 @@ def fault_of(case: Case, session: Session, seen: Seen) -> str:
     return _said(broken[0]) if broken else ""
 
 
-def first_there(verdict: Verdict, broken: Case, fault: str) -> Verdict:
+def first_there(verdict: Verdict, broken: Case, fault: str, session: Session) -> Verdict:
     """Point to a contract that this one reads from, and that is broken itself."""
     where = f"{broken.contract.name} in {broken.environment.name}"
     sentence = f"{where} is broken itself ({fault}). Mend that first: this item reads what it gives."
-    return replace(verdict, remedy=_told(sentence), next_command=_run([broken]))
+    return replace(verdict, remedy=_told(sentence), next_command=_run([broken], session))
 
 
 def _said(mismatch: Mismatch) -> str:
@@ -55,7 +58,7 @@ def _said(mismatch: Mismatch) -> str:
 
 def _broken_before(case: Case, session: Session) -> tuple[Case, str] | None:
     """Return the first contract that a stage reads from and that breaks a promise of its own."""
-    for one in case.upstream if case.subject.name == "python" else ():
+    for one in case.upstream if case.subject.name in READERS else ():
         try:
             fault = fault_of(one, session, session.observe(one))
         except (SpecError, Unrunnable):
@@ -84,7 +87,7 @@ def _dump(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verdict
             before=_claim(session, case, held),
             sentence="verified by running the engine; then dump again, and train on that",
         )
-        return replace(verdict, remedy=remedy, next_command=f"pytest --contracts '{_file(case)}::{case.name}'")
+        return replace(verdict, remedy=remedy, next_command=_again(case, session))
     before = _claim(session, case, held)
     return replace(verdict, remedy=_told(*before)) if before else verdict
 
@@ -163,7 +166,7 @@ def _parity(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verdi
     chain = case.producers.get(wrong[0])
     if chain is None:
         return verdict
-    return replace(verdict, remedy=_told(sentence), next_command=_run([*chain.upstream, chain]))
+    return replace(verdict, remedy=_told(sentence), next_command=_run([*chain.upstream, chain], session))
 
 
 def _stage(case: Case, session: Session, verdict: Verdict) -> Verdict:
@@ -177,16 +180,25 @@ def _stage(case: Case, session: Session, verdict: Verdict) -> Verdict:
         return verdict
     listed = "; ".join(f"{key} in the order {', '.join(map(str, names))}" for key, names in promise.data.items())
     sentence = f"Let {call.data} put {listed} ({promise.position}), or declare the order that was trained on."
-    return replace(verdict, remedy=_told(sentence), next_command=f"pytest --contracts '{_file(case)}::{case.name}'")
+    return replace(verdict, remedy=_told(sentence), next_command=_again(case, session))
 
 
 def _told(*sentences: str) -> Remedy:
     return Remedy(key="", lists=(), where="", before=sentences)
 
 
-def _run(cases: Sequence[Case]) -> str:
+def _run(cases: Sequence[Case], session: Session) -> str:
+    """Return the command for whole contracts, with the flags of this run."""
     files = dict.fromkeys(_file(case) for case in cases)
-    return f"pytest --contracts {' '.join(files)}"
+    return " ".join(["pytest --contracts", *files, *_flags(session)])
+
+
+def _again(case: Case, session: Session) -> str:
+    return " ".join([f"pytest --contracts '{_file(case)}::{case.name}'", *_flags(session)])
+
+
+def _flags(session: Session) -> list[str]:
+    return [f"--contracts-set '{key}={show(value.data)}'" for key, value in session.overrides.items()]
 
 
 def _file(case: Case) -> str:

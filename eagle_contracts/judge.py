@@ -56,7 +56,7 @@ def _with_advice_in_facts(case: Case, verdict: Verdict) -> Verdict:
     remedy = verdict.remedy
     if remedy is None or not remedy.lists:
         return verdict
-    write = f"{remedy.key}: {list(remedy.lists[0])} at {remedy.where.partition(', environment ')[0]}"
+    write = f"{remedy.key}: {list(remedy.lists[0])} at {remedy.where.partition(', ')[0]}"
     own = (case.contract.document.shown, case.environment.name)
     facts = tuple(
         {**fact, "write": write} if (fact["contract"], fact["environment"]) == own else fact for fact in verdict.facts
@@ -237,9 +237,12 @@ def _where(case: Case, session: Session, given: dict[str, Value], parameter: str
     if others and referred and ids is not None and own.data != ids and not _is_own(case, key):
         place = f"{case.environment.position}, as set: {{{key}: {ids}}} of environment {case.environment.name}"
         return f"{place} alone ({own.position} is read by {', '.join(others)} too)"
+    place = str(own.position)
     if key in case.environment.set:
-        return f"{own.position}, environment {case.environment.name}"
-    return str(own.position)
+        place = f"{own.position}, environment {case.environment.name}"
+    if key in session.overrides and ids is not None and own.data == ids:
+        return f"{place}, where it stands already: drop the flag"
+    return place
 
 
 def _is_own(case: Case, key: str) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from eagle_contracts.observation import Side, SlotSeen
 from eagle_contracts.report.columns import COLUMNS, fit, wrapped
 from eagle_contracts.verdict import Mismatch, Remedy, SlotEvidence, Verdict
+
+_WORD = re.compile(r"(?:--contracts-set )?(?:'[^']*'|[^\s'])+")
+"""A word of a shell command as it is written here, quotes included; an option stays with its value."""
 
 
 def render(verdict: Verdict) -> str:
@@ -138,11 +142,14 @@ def _remedy(remedy: Remedy) -> Iterator[str]:
 
 
 def _command(command: str) -> list[str]:
-    """Break a command at its options, so that it can be copied whole."""
-    if len(command) + 2 <= COLUMNS:
-        return [f"  {command}"]
-    head, *options = command.split(" --contracts-set ")
-    return [f"  {head} \\", *(f"    --contracts-set {o}" + (" \\" if o != options[-1] else "") for o in options)]
+    """Break a command between its words, so that it can be copied whole."""
+    lines = ["  "]
+    for word in _WORD.findall(command):
+        if len(lines[-1]) + len(word) + 2 > COLUMNS and lines[-1].strip():
+            lines[-1] += "\\"
+            lines.append("    ")
+        lines[-1] += f"{word} "
+    return [line.rstrip() for line in lines]
 
 
 def _log(log: str) -> Iterable[str]:
