@@ -143,6 +143,8 @@ def _remedy(remedy: Remedy) -> Iterator[str]:
 
 def _command(command: str) -> list[str]:
     """Break a command between its words, so that it can be copied whole."""
+    if len(command) + 2 <= COLUMNS:
+        return [f"  {command}"]
     lines = ["  "]
     for word in _WORD.findall(command):
         if len(lines[-1]) + len(word) + 2 > COLUMNS and lines[-1].strip():

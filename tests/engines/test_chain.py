@@ -282,7 +282,9 @@ def test_a_comparison_says_which_side_departs_from_the_claim(
     other = engines.session("draft.layer_ids=[0,2,5]")
     before, command = advice(cases_in(chain / f"{PARITY}.yaml", other)[0], other)
     assert before == ("Training holds what chain/pipeline.yaml:4 claims: serving is the side to change.",)
-    assert command == "pytest --contracts chain/sglang_capture_offset.yaml"
+    assert command == (
+        "pytest --contracts chain/sglang_capture_offset.yaml --contracts-set 'draft.layer_ids=[0, 2, 5]'"
+    )
 
 
 def test_a_wrong_order_says_what_to_put_where(chain: Path, cases: Mapping[str, list[Case]], session: Session) -> None:

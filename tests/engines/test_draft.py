@@ -246,7 +246,7 @@ def test_training_is_compared_with_what_fc_reads(
         f"same[{ENVIRONMENT},normed_back]": "passed",
     }
     said = text(verdicts[f"same[{ENVIRONMENT},swapped_slots]"])
-    assert said.startswith("permuted: serving against training: the declared states are all there, in another order")
+    assert said.startswith("permuted: serving against training: training's states are all there, in another order")
     assert f"serve swapped_slots in {ENVIRONMENT}" in said
 
 
