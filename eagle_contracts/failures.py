@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator
 
 from eagle_contracts.engines import Unrunnable
 from eagle_contracts.plan import Case, written
 from eagle_contracts.spec.model import Value
 from eagle_contracts.workers.client import Failure
+from eagle_contracts.workers.pool import KILLED
 
 BLAMED = {"StageFailed": "stage", "BreakFailed": "break", "WrongParameter": "parameter", "OverlayError": "overlay"}
 """Exceptions of a worker that tell of something the user wrote, with the code that an error is given for them."""
@@ -72,8 +72,9 @@ def _details(failure: Failure, case: Case) -> Iterator[str]:
     yield from _where_it_was(failure)
     if failure.kind == "timeout" and not failure.at_start:
         yield "if it only needs longer: --contracts-timeout=SECONDS"
-    if failure.kind == "died" and f"signal {signal.SIGKILL.value}" in failure.message:
-        yield "nothing of this project sends that signal: the usual sender is a system short of memory"
+    if failure.kind == "died" and KILLED in failure.message:
+        yield "the usual sender of that signal is a system short of memory, which other engines take up too:"
+        yield f"  try this environment alone: -k {case.environment.name}"
 
 
 def _where_it_was(failure: Failure) -> Iterator[str]:

@@ -29,7 +29,7 @@ from eagle_contracts.waiting import Waiting
 from eagle_contracts.workers.client import CALL_SECONDS, Answer, Failure
 from eagle_contracts.workers.environments import Resolved
 from eagle_contracts.workers.pool import Call, Engine, Pool, Result
-from eagle_contracts.workers.store import Store, is_for_this_run, is_full, key_for_this_run, key_of
+from eagle_contracts.workers.store import Store, empty, is_for_this_run, is_full, key_for_this_run, key_of
 
 ORACLE_TOLERANCE = 1e-5
 """How far an engine's own stream may be from transformers' on a float32 twin before no verdict is given."""
@@ -329,6 +329,9 @@ class Session:
 
         def make(folder: Path) -> Mapping[str, Any] | None:
             result = call(function, {**params, "out": str(folder)})
+            if self._pool.may_try_again(engine, result):
+                empty(folder)
+                result = call(function, {**params, "out": str(folder)})
             if isinstance(result, Failure):
                 failures.append(self._without_room() if _has_no_room(result, folder) else result)
                 return None

@@ -39,18 +39,6 @@ class SentSources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(source, shown, "exec"), module.__dict__)
 
 
-def die_with_parent(parent: int) -> None:
-    """Ask Linux to kill this process when its parent ends; elsewhere the closed pipe does it, a little later."""
-    if not sys.platform.startswith("linux") or os.getppid() != parent:
-        return
-    import ctypes
-    import signal
-
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        os._exit(0)
-
-
 def _read_exactly(stream: int, count: int) -> bytes:
     """Read unbuffered: what follows the header on the pipe belongs to the request loop."""
     parts: list[bytes] = []
@@ -64,13 +52,15 @@ def _read_exactly(stream: int, count: int) -> bytes:
 
 
 def main(header_size: int) -> None:
-    """Read the header, install the sources, serve until the pipe closes."""
+    """Read the header, install the sources, put a keeper above, serve until the pipe closes."""
     header = json.loads(_read_exactly(0, header_size))
-    die_with_parent(header["parent"])
     os.environ.update(header["environ"])
     sys.path[:] = [entry for entry in sys.path if entry]
     modules = {name: (bool(package), source) for name, (package, source) in header["modules"].items()}
     sys.meta_path.insert(0, SentSources(modules))
+    from eagle_contracts.workers import keeper
+
+    keeper.keep(header["parent"])
     from eagle_contracts.workers import process
 
     process.serve()

@@ -10,11 +10,14 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
+
+from eagle_contracts.workers.keeper import END_SECONDS, ending, stats
 
 TAIL_BYTES = 4000
 _SCRATCH = "eagle_contracts_worker_"
@@ -108,7 +111,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The worker's process id."""
+        """The process id of the worker's command, or of the keeper above the worker where that is Python itself."""
         return self._process.pid
 
     def call(
@@ -136,12 +139,12 @@ class Worker:
 
     def _kill_late(self) -> None:
         self._ended = "timeout"
-        self._process.kill()
+        self._stop()
 
     def interrupt(self) -> None:
         """End the worker in the middle of its call, which fails as `interrupted`; safe to call from any thread."""
         self._ended = "interrupted"
-        self._process.kill()
+        self._stop()
 
     def _send(self, data: bytes) -> bool:
         assert self._process.stdin is not None
@@ -152,22 +155,33 @@ class Worker:
             return False
         return True
 
+    def _stop(self) -> int:
+        """Ask the worker's keeper to end all below it, and kill it where it does not; return how the worker ended."""
+        self._process.terminate()
+        try:
+            return self._process.wait(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
     def _end(self) -> int:
-        """Kill the worker and what is left of its session; return how the worker ended."""
-        self._process.kill()
-        status = self._process.wait()
-        for pid in session_members(self._process.pid):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        """End the worker and what is left of its session, such as a keeper below a command; return how it ended."""
+        status = self._stop()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + END_SECONDS
+            while (left := session_members(self._process.pid)) and time.monotonic() < deadline:
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, number)
+                time.sleep(0.01)
         return status
 
     def _died(self) -> Failure:
         status = self._end()
-        how = f"signal {-status}" if status < 0 else f"exit status {status}"
         return Failure(
             kind=self._ended or "died",
             type="",
-            message=_ENDED.get(self._ended or "", f"the worker ended by {how}"),
+            message=_ENDED.get(self._ended or "", f"the worker ended by {ending(status)}"),
             traceback="",
             log=self._tail(),
         )
@@ -198,14 +212,8 @@ class Worker:
 
 
 def session_members(leader: int) -> list[int]:
-    """Return the processes of the session that a worker began: itself, its children, and what an engine started."""
-    out = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = entry.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            if int(fields[3]) == leader:
-                out.append(int(entry.parent.name))
-    return out
+    """Return the processes that run in the session that a worker's command began."""
+    return [pid for pid, fields in stats() if int(fields[3]) == leader and fields[0] not in "ZX"]
 
 
 def scratch_folder() -> str:

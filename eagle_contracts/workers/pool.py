@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,8 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eagle_contracts.workers.client import CALL_SECONDS, START_SECONDS, Answer, Failure, Launch, Worker
+from eagle_contracts.workers.keeper import ending
 
 RESTARTS = 3
+WAITING = "waiting for another run to observe in"
+TOO_OFTEN = "the worker ended too often, the last time so"
+KILLED = ending(-signal.SIGKILL)
 Result = Answer | Failure
 Call = Callable[[str, Mapping[str, Any]], Result]
 Work = Callable[[Call], Result]
@@ -46,7 +51,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """What an engine's thread is at: `starting`, `running`, or `waiting for another run to observe in`."""
+    """What an engine's thread is at: `starting`, `running`, or WAITING."""
 
     label: str
     what: str
@@ -82,6 +87,10 @@ class Pool:
         if owner is not None and owner.worker is not None:
             owner.worker.interrupt()
 
+    def may_try_again(self, engine: Engine, result: Result) -> bool:
+        """Tell whether a call was killed, as by a system short of memory, and is to be made again: once an engine."""
+        return self._thread(engine).may_try_again(result)
+
     def prepared(self, engine: Engine) -> Result | None:
         """Return what the engine's `prepare` gave, or None while it has not been started."""
         return self._thread(engine).prepared
@@ -106,12 +115,13 @@ class Pool:
         return tuple(worker.pid for worker in workers if worker is not None and worker.alive)
 
     def close(self) -> None:
-        """End every worker at once; calls still queued are cancelled."""
+        """End every worker at once; calls still queued are cancelled, and who waits for another run is left waiting."""
         self._closed.set()
         for thread in self._threads.values():
             thread.close()
         for thread in self._threads.values():
-            thread.join(timeout=10)
+            if thread.busy is None or thread.busy.what != WAITING:
+                thread.join(timeout=10)
 
 
 class _EngineThread(threading.Thread):
@@ -127,13 +137,21 @@ class _EngineThread(threading.Thread):
         self._engine, self._cores, self._closed = engine, cores, closed
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._starts, self._call_seconds = 0, call_seconds
-        self._retried = False  # once in a run: what kills every worker is not asked again and again
+        self._tried_again = False
+        self._given_up = Failure(kind="died", type="", message=TOO_OFTEN, traceback="", log="")
         self.start()
 
     def submit(self, work: Work) -> Future[Result]:
         future: Future[Result] = Future()
         self._jobs.put(_Job(work=work, future=future))
         return future
+
+    def may_try_again(self, result: Result) -> bool:
+        killed = isinstance(result, Failure) and result.kind == "died" and KILLED in result.message
+        if not killed or self._tried_again or self._closed.is_set():
+            return False
+        self._tried_again = True
+        return True
 
     def close(self) -> None:
         self._jobs.put(None)
@@ -153,7 +171,7 @@ class _EngineThread(threading.Thread):
                 job.future.cancel()
                 return
             # Until it calls the worker, a job takes its record's lock, which another run may hold.
-            self._is("waiting for another run to observe in")
+            self._is(WAITING)
             try:
                 job.future.set_result(job.work(self._call))
             except BaseException as error:
@@ -176,27 +194,26 @@ class _EngineThread(threading.Thread):
 
     def _call(self, function: str, params: Mapping[str, Any]) -> Result:
         """Make a call; a worker that has not begun is started first, one that ended again, a few times in a run."""
+        if self._closed.is_set():
+            return Failure(kind="interrupted", type="", message="the run ended", traceback="", log="")
         if self.worker is None or not self.worker.alive:
             if self._starts > RESTARTS:
-                return Failure(kind="died", type="", message="the worker ended too often", traceback="", log="")
+                return self._given_up
             if isinstance(self.prepared, Failure) and self.prepared.kind == "exception":
                 return self.prepared
             self._is("starting")
-            self.prepared = _at_start(self._prepare())
+            self.prepared = self._kept(_at_start(self._prepare()))
         if isinstance(self.prepared, Failure):
             return self.prepared
         assert self.worker is not None
         self._is("running")
-        result = self.worker.call(function, params, timeout=self._call_seconds)
-        if self._was_killed(result) and not self._retried:
-            self._retried = True
-            return self._call(function, params)
-        return result
+        return self._kept(self.worker.call(function, params, timeout=self._call_seconds))
 
-    def _was_killed(self, result: Result) -> bool:
-        """Tell whether the worker itself is gone: killed from outside, by a system short of memory for instance."""
-        gone = self.worker is not None and not self.worker.alive
-        return isinstance(result, Failure) and result.kind == "died" and gone and not self._closed.is_set()
+    def _kept(self, result: Result) -> Result:
+        """Keep how the worker ended last, for those who ask after it was given up."""
+        if isinstance(result, Failure) and result.kind == "died" and self.worker is not None and not self.worker.alive:
+            self._given_up = replace(result, message=f"{TOO_OFTEN}: {result.message}")
+        return result
 
 
 def _at_start(result: Result) -> Result:

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from eagle_contracts.workers.bootstrap import die_with_parent
+from eagle_contracts.workers import keeper
 
 LOG_TAIL_BYTES = 8000
 POLL_SECONDS = 0.25
@@ -123,6 +123,7 @@ def _in_child(request: dict[str, Any], requests: Requests, replies: BinaryIO) ->
     log_reader, log_writer = os.pipe()
     log = _Log(log_reader)
     worker = os.getpid()
+    before = keeper.descendants(worker)
     pid = os.fork()
     if pid == 0:
         for descriptor in (reader, log.reader, requests.stream, replies.fileno()):
@@ -139,6 +140,7 @@ def _in_child(request: dict[str, Any], requests: Requests, replies: BinaryIO) ->
         os.close(reader)
         _end_group(pid)
     status = child.wait()
+    keeper.end_descendants(but=before)
     if requests.closed:
         os._exit(0)
     reply = _answer(answer, status, timed_out)
@@ -204,7 +206,7 @@ def _child(request: dict[str, Any], writer: int, log: int, worker: int) -> None:
     """Run the call in its own process group, with its output in a file, and leave without clean-up handlers."""
     try:
         os.setpgid(0, 0)
-        die_with_parent(worker)
+        keeper.end_with(worker)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
@@ -264,6 +266,6 @@ def _answer(answer: bytes, status: int, timed_out: bool) -> dict[str, Any]:
     try:
         reply: dict[str, Any] = json.loads(answer)
     except ValueError:
-        how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
+        how = keeper.ending(os.waitstatus_to_exitcode(status))
         return {"ok": False, "kind": "died", "type": "", "message": f"ended by {how}", "traceback": ""}
     return reply

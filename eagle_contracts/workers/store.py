@@ -123,6 +123,12 @@ class Store:
                 shutil.rmtree(left, ignore_errors=True)
 
 
+def empty(folder: Path) -> None:
+    """Remove what a folder holds."""
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
 def is_full(folder: Path) -> bool:
     """Tell whether the disk below a folder has no room left for anything."""
     return shutil.disk_usage(folder).free < LEAST_FREE_BYTES

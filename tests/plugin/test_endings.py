@@ -9,27 +9,41 @@ import sys
 
 import pytest
 
+from eagle_contracts.workers.keeper import descendants
+
 from ..unit.processes import survivors, until
 from .conftest import Repository
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_run_stopped_in_mid_observation_leaves_no_process(repository: Repository, number: signal.Signals) -> None:
-    """Ctrl-C, a termination and `kill -9` of pytest end its workers and what they had forked."""
-    repository.write_faulty("hang")
+@pytest.mark.parametrize(
+    ("number", "flags"),
+    [
+        (signal.SIGINT, ()),
+        (signal.SIGTERM, ()),
+        (signal.SIGKILL, ()),
+        (signal.SIGINT, ("-n", "1")),
+        (signal.SIGKILL, ("-n", "1")),
+    ],
+)
+def test_a_run_stopped_in_mid_observation_leaves_no_process(
+    repository: Repository, number: signal.Signals, flags: tuple[str, ...]
+) -> None:
+    """Ctrl-C, a termination and `kill -9` of pytest end its workers, what they forked and programs that ran there."""
+    repository.write_faulty("programs")
     run = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "--contracts", "contracts/toy/faulty.yaml"],
+        [sys.executable, "-m", "pytest", "--contracts", "contracts/toy/faulty.yaml", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     try:
-        assert until(lambda: len(repository.pids()) == 3)
+        assert until(lambda: "apart" in repository.noted())
+        everyone = {*descendants(run.pid), *repository.pids()}
         os.kill(run.pid, number)
         output, _ = run.communicate(timeout=20)
     finally:
         run.kill()
-    assert survivors(repository.pids()) == []
+    assert survivors(everyone) == []
     assert run.returncode == (2 if number is signal.SIGINT else -number)
     assert ("KeyboardInterrupt" in output) is (number is signal.SIGINT)
 

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -150,13 +152,38 @@ def test_processes_of_one_run_share_the_store(built: Repository, flags: tuple[st
 
 
 def test_two_runs_at_once_share_the_store(built: Repository) -> None:
-    """Runs that start together observe each thing once."""
+    """Runs that start together observe each thing once, what reads it too."""
+    built.write_stage()
     runs = [start("-q"), start("-q")]
     for run in runs:
         output, _ = run.communicate(timeout=60)
-        assert (run.returncode, "6 passed" in output) == (0, True), output
+        assert (run.returncode, "10 passed" in output) == (0, True), output
     seen = Counter(entry for entry in built.news() if entry != "start")
-    assert seen == Counter(entry for entry in EVERYTHING if entry != "start")
+    once = Counter(entry for entry in EVERYTHING if entry != "start")
+    assert seen == once + Counter({"stage": 2, "stage ['slot_0', 'slot_1']": 2})
+    assert not [name for name in built.records() if name.startswith(".")]
+
+
+def test_a_run_that_waits_for_another_is_stopped_at_once(built: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C of the run that waits ends it, and leaves the other's observation alone."""
+    built.write_faulty("nap")
+    only = f"{FOLDER}/faulty.yaml"
+    monkeypatch.setenv("TOY_NAP", "6")
+    first = start(only)
+    assert until(lambda: "observe [2, 4, 8]" in built.noted())
+    second = start(only)
+    assert until(lambda: _waits_for_a_lock(second.pid))
+    began = time.monotonic()
+    second.send_signal(signal.SIGINT)
+    second.communicate(timeout=20)
+    assert (second.returncode, time.monotonic() - began < 4) == (2, True)
+    output, _ = first.communicate(timeout=60)
+    assert "1 passed" in output
+    assert built.news() == ["gate", "observe [2, 4, 8]", "start"]
+
+
+def _waits_for_a_lock(pid: int) -> bool:
+    return any(f" {pid} " in line and "->" in line for line in Path("/proc/locks").read_text().splitlines())
 
 
 def test_a_run_killed_in_mid_observation_leaves_no_record(built: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

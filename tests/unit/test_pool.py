@@ -17,6 +17,7 @@ from eagle_contracts.workers.pool import Call, Engine, Pool, Result
 from .processes import survivors, until
 
 HERE = Path(__file__).parent
+KILLED = "the worker ended by signal 9 (SIGKILL)"
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_a_worker_that_was_killed_is_started_again(pool: Pool) -> None:
     """A worker's death costs the call it was at; the next call is made in a new one."""
     killed = ask(pool, engine(), "kill_worker")
     after = ask(pool, engine(), "add", a=1, b=2)
-    assert failure(killed).message == "the worker ended by signal 9"
+    assert failure(killed).message == KILLED
     assert value(after) == 3
 
 
@@ -157,10 +158,20 @@ def test_a_worker_killed_between_calls_is_not_missed(pool: Pool) -> None:
 
 
 def test_a_worker_that_always_dies_is_given_up(pool: Pool) -> None:
-    """After a few restarts, one of them for a second try, the answer is that it ended too often, at once."""
+    """After a few restarts the answer is that it ended too often, at once, and how it did the last time."""
     futures = [ask(pool, engine(), "kill_worker") for _ in range(6)]
     messages = [failure(future).message for future in futures]
-    assert messages == ["the worker ended by signal 9"] * 3 + ["the worker ended too often"] * 3
+    assert messages == [KILLED] * 4 + [f"the worker ended too often, the last time so: {KILLED}"] * 2
+
+
+def test_what_was_killed_may_be_tried_again_once(pool: Pool) -> None:
+    """A system short of memory takes a worker or its child; each engine gets one more try, and no other end does."""
+    for number, act in enumerate(("kill_worker", "crash_beside_a_process")):
+        one = engine(str(number))
+        killed = ask(pool, one, act).result(timeout=30)
+        assert [pool.may_try_again(one, killed) for _ in range(2)] == [True, False]
+    for act in ("crash", "leave", "fail", "add"):
+        assert not pool.may_try_again(engine(), ask(pool, engine(), act, a=1, b=1).result(timeout=30))
 
 
 def test_an_engine_that_does_not_import_fails_every_call(pool: Pool) -> None:

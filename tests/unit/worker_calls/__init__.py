@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -103,6 +104,23 @@ def crash_beside_a_process(params: dict[str, Any]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def leave_programs(params: dict[str, Any]) -> list[int]:
+    """Return while two programs run on: one beside this process, one that made itself a session of its own."""
+    plain = subprocess.Popen(["sleep", "60"])
+    return [plain.pid, subprocess.Popen(["sleep", "60"], start_new_session=True).pid]
+
+
+def prepare_with_programs(params: dict[str, Any]) -> dict[str, Any]:
+    """Start what an engine's import may start, and say what that is."""
+    return {"pids": leave_programs(params)}
+
+
+def hang_with_programs(params: dict[str, Any]) -> None:
+    """Start programs, write down who is there, and sleep."""
+    _write_down(params["file"], [os.getppid(), os.getpid(), *leave_programs(params)])
+    time.sleep(60)
+
+
 def read_input(params: dict[str, Any]) -> str:
     """Read standard input, which is none of the host's requests."""
     return sys.stdin.read()
@@ -110,8 +128,11 @@ def read_input(params: dict[str, Any]) -> str:
 
 def hang(params: dict[str, Any]) -> None:
     """Write down who is there, the worker and its child, then sleep."""
-    everyone = json.dumps([os.getppid(), os.getpid()])
-    there = Path(params["file"])
-    there.with_suffix(".part").write_text(everyone)
-    there.with_suffix(".part").rename(there)
+    _write_down(params["file"], [os.getppid(), os.getpid()])
     time.sleep(60)
+
+
+def _write_down(file: str, everyone: list[int]) -> None:
+    there = Path(file)
+    there.with_suffix(".part").write_text(json.dumps(everyone))
+    there.with_suffix(".part").rename(there)

@@ -58,7 +58,8 @@ FAULTY = Subject(
     engine="toy",
     parameters={
         "layer_ids": "the list of ids to capture",
-        "act": "what goes wrong: raise, flake, die, kill_worker, hang, refuse, nap, full, full_in_worker",
+        "act": "what goes wrong: raise, flake, die, die_once, kill_worker, hang, programs, refuse, nap, full, "
+        "full_in_worker",
     },
     prepare=f"{__name__}:prepare",
     gate=f"{__name__}:gate",
@@ -115,7 +116,8 @@ def gate(params: dict[str, Any]) -> dict[str, Any]:
     _note("gate")
     killed = Path(os.environ.get("TOY_KILLS_AT_GATE", "/nowhere"))
     if killed.exists():
-        killed.unlink()
+        if not killed.read_text(encoding="utf-8"):
+            killed.unlink()
         os.kill(os.getppid(), 9)
         time.sleep(300)
     folder = Path(params["folder"])

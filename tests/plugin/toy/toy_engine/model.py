@@ -6,6 +6,7 @@ import math
 import os
 import random
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -73,15 +74,30 @@ def misbehave(act: str, out: Path) -> dict[str, Any] | None:
         if Path("flaked").exists():
             return None
         Path("flaked").write_text("once", encoding="utf-8")
+    if act == "die_once":
+        (out / "files").mkdir()
+        if Path("died").exists():
+            return None
+        Path("died").touch()
     if act == "full_in_worker":
         Path("/dev/full").write_text("more", encoding="utf-8")
-    if act == "die":
+    if act.startswith("die"):
         os.kill(os.getpid(), signal.SIGKILL)
     if act == "kill_worker":
         os.kill(os.getppid(), signal.SIGKILL)
-    if act in ("hang", "kill_worker"):
+    if act == "programs":
+        note_programs()
+    if act in ("hang", "kill_worker", "programs"):
         time.sleep(300)
     raise RuntimeError(f"the toy was told to {act}")
+
+
+def note_programs() -> None:
+    """Start two programs, one in a session of its own, and write them into the diary as processes of the toy's."""
+    plain = subprocess.Popen(["sleep", "300"])
+    apart = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    with open(os.environ["TOY_DIARY"], "a") as file:
+        file.write(f"{plain.pid} plain\n{apart.pid} apart\n")
 
 
 def identify(slot: State, stream: list[State], declared: int | None) -> dict[str, Any]:
