@@ -63,7 +63,7 @@ class TwinError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twin:
-    """A twin's two configs and its inputs: everything its weights and states follow from."""
+    """A twin's target and its inputs, from which its weights and states follow, and the draft's config beside them."""
 
     target: Mapping[str, Any]
     draft: Mapping[str, Any]
@@ -79,15 +79,17 @@ class Twin:
 
     @property
     def digest(self) -> str:
-        """Twenty hex digits over all that the weights and states depend on; the ids to capture are not among it."""
-        parts = [GENERATION, self.target, without_layer_ids(self.draft), self.prompts, self.seed]
+        """Twenty hex digits over all that the weights and states depend on; the draft is not among it.
+
+        A subject that reads the draft's config gives it to its worker itself, and is told apart by that.
+        """
+        parts = [GENERATION, self.target, self.prompts, self.seed]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
     def as_json(self) -> dict[str, Any]:
         """What a worker needs to write the twin down."""
         return {
             "target": dict(self.target),
-            "draft": without_layer_ids(self.draft),
             "layers": self.layers,
             "prompts": [list(p) for p in self.prompts],
             "seed": self.seed,

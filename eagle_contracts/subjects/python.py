@@ -23,7 +23,7 @@ VARIANTS = ("permuted_requests", "larger_batch")
 def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
     """Return the call, with a stage file's text and a digest of what stands beside it."""
     from eagle_contracts.spec.errors import fail
-    from eagle_contracts.workers.store import sources_digest
+    from eagle_contracts.workers.store import content_digest
 
     value = given["call"]
     file, double, name = str(value.data).partition("::")
@@ -43,7 +43,7 @@ def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]
         "call": str(value.data),
         "stage": {"text": text, "file": file, "shown": shown, "function": name},
         "stage_folder": str(path.parent),
-        "beside": sources_digest([path.parent]),
+        "beside": content_digest(path.parent),
     }
 
 

@@ -142,11 +142,24 @@ def key_of(*parts: object) -> str:
 def sources_digest(folders: list[Path]) -> str:
     """Return a digest that changes when any Python file below changes: names, sizes and times of change."""
     digest = hashlib.sha256()
+    for path in _python_files(folders):
+        status = os.stat(path)
+        digest.update(f"{path}:{status.st_size}:{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:20]
+
+
+def content_digest(folder: Path) -> str:
+    """Return a digest over the Python files below, equal for a copy elsewhere; for folders of a few files."""
+    digest = hashlib.sha256()
+    for path in _python_files([folder]):
+        with contextlib.suppress(OSError):
+            content = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            digest.update(f"{os.path.relpath(path, folder)}:{content}\n".encode())
+    return digest.hexdigest()[:20]
+
+
+def _python_files(folders: list[Path]) -> Iterator[str]:
     for folder in folders:
         for root, names, files in os.walk(folder):
             names[:] = sorted(name for name in names if name != "__pycache__")
-            for name in sorted(files):
-                if name.endswith(".py"):
-                    status = os.stat(os.path.join(root, name))
-                    digest.update(f"{root}/{name}:{status.st_size}:{status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:20]
+            yield from (os.path.join(root, name) for name in sorted(files) if name.endswith(".py"))

@@ -100,6 +100,15 @@ def test_a_changed_draft_config_is_observed_again(built: Repository) -> None:
     }
 
 
+def test_what_nobody_reads_of_a_draft_config_changes_nothing(built: Repository) -> None:
+    """The twin is the target's: a draft's config is part of what is observed only where a subject reads it."""
+    built.run().assert_outcomes(passed=6)
+    built.news()
+    built.edit(f"{FOLDER}/draft.config.json", {'"num_hidden_layers": 1': '"num_hidden_layers": 2'})
+    built.run().assert_outcomes(passed=6)
+    assert built.news() == []
+
+
 def test_a_changed_stage_is_observed_again(built: Repository) -> None:
     """Of a stage that changed, only the stage is run; what it reads is there."""
     built.write_stage()

@@ -18,6 +18,7 @@ from eagle_contracts.workers.store import (
     KEPT_DAYS,
     RECORD,
     Store,
+    content_digest,
     is_for_this_run,
     is_full,
     key_for_this_run,
@@ -271,3 +272,17 @@ def test_sources_are_known_by_name_size_and_time(tmp_path: Path) -> None:
     other.unlink()
     digests.append(sources_digest([tmp_path]))
     assert len(set(digests)) == len(digests)
+
+
+def test_a_copy_elsewhere_has_the_same_content(tmp_path: Path) -> None:
+    """A stage's folder in another checkout is the same; a file that differs in one byte or has another name is not."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stage.py").write_text("A = 1\n", encoding="utf-8")
+    os.utime(tmp_path / "two" / "stage.py", (1, 1))
+    same = content_digest(tmp_path / "one")
+    assert content_digest(tmp_path / "two") == same
+    (tmp_path / "two" / "stage.py").write_text("A = 2\n", encoding="utf-8")
+    assert content_digest(tmp_path / "two") != same
+    (tmp_path / "one" / "stage.py").rename(tmp_path / "one" / "other.py")
+    assert content_digest(tmp_path / "one") != same
