@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from eagle_contracts.devices import CPU, Device
 from eagle_contracts.plan import Case
 from eagle_contracts.spec.errors import fail
 from eagle_contracts.spec.model import Environment, Pipeline, Value
@@ -29,8 +30,8 @@ class Unrunnable(Exception):
 class EngineTable:
     """Interpreters and sources looked up once in a run."""
 
-    def __init__(self, root: Path, home: Path) -> None:
-        self._root, self._home = root, home
+    def __init__(self, root: Path, home: Path, device: Device = CPU) -> None:
+        self._root, self._home, self._device = root, home, device
         self._resolved: dict[tuple[Path, str], Resolved | Unavailable] = {}
         self._sources: dict[str, str] = {}
         self._code: dict[str, str] = {}
@@ -58,12 +59,15 @@ class EngineTable:
             for value in (case.environment.overlay, case.overlay)
             if value is not None
         )
+        device = self._device if case.subject.on_device else CPU
+        told = {"device": device.kind} if case.subject.on_device else {}
         return Engine(
             label=found.label,
-            launch=Launch(command=found.command, environ=found.env),
+            launch=Launch(command=found.command, environ={**found.env, **device.environ}),
             packages=tuple(dict.fromkeys(["eagle_contracts", case.subject.package])),
             prepare=case.subject.prepare,
-            prepare_params=case.subject.prepare_params(case.contract.with_),
+            prepare_params={**case.subject.prepare_params(case.contract.with_), **told},
+            spawns=device.is_gpu,
             overlays=overlays,
             identity=self._identity(found),
         )

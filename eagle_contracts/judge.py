@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from eagle_contracts.claim import Claim, doubt
+from eagle_contracts.devices import CPU
 from eagle_contracts.engines import Unrunnable
 from eagle_contracts.facts import Claimed, Fact, facts_of
 from eagle_contracts.observation import Observation
@@ -98,7 +99,8 @@ def _context(case: Case, session: Session, seen: Seen) -> tuple[tuple[str, str, 
         ("patched", f"{overlay['shown']} (diff {overlay['diff_digest']})", "")
         for overlay in seen.engine.get("overlays", [])
     ]
-    rows.append(("engine", f"{_engine(case, seen)}, {_twin(seen)}", ""))
+    device = session.device.kind if case.subject.on_device else CPU.kind
+    rows.append(("engine", f"{_engine(case, seen)}, {_twin(seen)}, {device}", ""))
     return tuple(rows)
 
 
@@ -116,7 +118,7 @@ def _engine(case: Case, seen: Seen) -> str:
 
 def _twin(seen: Seen) -> str:
     tokens = sum(map(len, seen.twin.prompts))
-    return f"{seen.twin.architecture} twin of {seen.twin.layers} layers, {tokens} tokens, cpu"
+    return f"{seen.twin.architecture} twin of {seen.twin.layers} layers, {tokens} tokens"
 
 
 def _show(value: Value) -> str:

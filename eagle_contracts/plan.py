@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eagle_contracts.checks import CHECKS
+from eagle_contracts.devices import CPU
 from eagle_contracts.spec.errors import SpecError, SpecIssue, fail, suggest
 from eagle_contracts.spec.model import Contract, Control, Environment, Expectation, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
@@ -59,6 +60,7 @@ class Planner:
     labels: Mapping[str, str]
     overrides: Mapping[str, Value]
     siblings: Siblings
+    device: str = CPU.kind
 
     def cases(self, contract: Contract) -> list[Case]:
         """Return a contract's cases in the order of its file, promises before controls.
@@ -86,7 +88,12 @@ class Planner:
                 for base in bases
                 if not control.in_ or base.environment.name in chosen
             ]
-        return _with_own_names(out)
+        return _with_own_names([self._named_by_device(case) for case in out])
+
+    def _named_by_device(self, case: Case) -> Case:
+        """Add the device to a case's name where it runs on a GPU, or reads what was observed on one."""
+        on_gpu = self.device != CPU.kind and any(one.subject.on_device for one in (*case.upstream, case))
+        return replace(case, name=f"{case.name[:-1]},{self.device}]") if on_gpu else case
 
     def _bases(self, contract: Contract, subject: Subject, trail: tuple[str, ...]) -> list[Case]:
         """Return a case for each environment and each choice of producers, without promises."""

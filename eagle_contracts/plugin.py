@@ -32,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="",
         help="stop before anything runs unless these are there: gpu, an environment, an engine or a package",
     )
+    group.addoption(
+        "--contracts-device",
+        choices=("cpu", "cuda", "cuda-reference", "auto"),
+        help="where engines run: cpu (the default), cuda (the engine's own kernels), cuda-reference (its torch forms), "
+        "auto (cuda where a GPU has 8 GiB free)",
+    )
     parser.addini("contracts_paths", "where contracts are, relative to rootdir", type="args", default=["contracts"])
 
 
@@ -42,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(ContractRun(config), "eagle_contracts.run")
         return
-    for option in ("--contracts-set", "--contracts-fresh", "--contracts-strict", "--contracts-require"):
+    others = ("--contracts-set", "--contracts-fresh", "--contracts-strict", "--contracts-require", "--contracts-device")
+    for option in others:
         if config.getoption(option):
             raise pytest.UsageError(f"{option} changes a contracts run: give --contracts too")

@@ -81,6 +81,7 @@ class ContractFile(pytest.File):
             labels=labels,
             overrides=self.run.overrides,
             siblings=self.run.catalog.siblings(self.path.parent),
+            device=self.run.device.kind,
         )
         for case in planner.cases(contract):
             # Given as text, pytest reads the bracket as it reads it in its cache: else 9.2's `--lf` finds no such item.

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from eagle_contracts.catalog import PIPELINES, SUFFIXES, Catalog
+from eagle_contracts.devices import CPU, Device, NoGpu, choose
 from eagle_contracts.facts import Fact
 from eagle_contracts.plan import Case
 from eagle_contracts.pytest_items import ContractFile, ContractItem, MistakeItem, Shown, present
@@ -29,6 +30,9 @@ FACTS = "eagle_contracts_facts"
 
 SINCE = "eagle_contracts_since"
 """The key under which a process of pytest-xdist is told when the run began."""
+
+DEVICE = "eagle_contracts_device"
+"""The key under which it is told where engines run: it must not choose for itself."""
 
 
 class ContractRun:
@@ -47,7 +51,8 @@ class ContractRun:
         self.overrides = _overrides(config)
         self.strict: bool = config.getoption("--contracts-strict")
         self._since = _since(config)
-        self.session = Session(config.rootpath, self.overrides, since=self._since)
+        self.device = _device(config)
+        self.session = Session(config.rootpath, self.overrides, since=self._since, device=self.device)
         self._news = News(config)
         self.session.waiting.say = self._news.say
         given = config.getoption("file_or_dir")
@@ -81,6 +86,7 @@ class ContractRun:
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a process of pytest-xdist when the run began, so that `--contracts-fresh` observes once for them all."""
         node.workerinput[SINCE] = self._since
+        node.workerinput[DEVICE] = self.device.to_json()
         self._news.follow(node)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -97,11 +103,12 @@ class ContractRun:
         return parent.session.isinitpath(path)
 
     def pytest_report_header(self) -> list[str]:
-        """Say what is overridden, since then no negative control runs."""
-        if not self.overrides:
-            return []
-        listed = ", ".join(f"{key}={_flow(value)}" for key, value in self.overrides.items())
-        return [f"contracts: overridden for every pipeline: {listed}; negative controls are not run"]
+        """Say where engines run, if that was chosen, and what is overridden, since then no negative control runs."""
+        lines = [f"contracts: device {self.device.why}"] if self.device.why else []
+        if self.overrides:
+            listed = ", ".join(f"{key}={_flow(value)}" for key, value in self.overrides.items())
+            lines.append(f"contracts: overridden for every pipeline: {listed}; negative controls are not run")
+        return lines
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -178,6 +185,16 @@ def _since(config: pytest.Config) -> float:
     if not config.getoption("--contracts-fresh"):
         return 0.0
     return float(getattr(config, "workerinput", {}).get(SINCE, time.time()))
+
+
+def _device(config: pytest.Config) -> Device:
+    told = getattr(config, "workerinput", {}).get(DEVICE)
+    if told is not None:
+        return Device(**told)
+    try:
+        return choose(config.getoption("--contracts-device") or CPU.kind)
+    except NoGpu as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _overrides(config: pytest.Config) -> Mapping[str, Value]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eagle_contracts.catalog import Catalog
+from eagle_contracts.devices import Device, gpus
 from eagle_contracts.session import Session
 from eagle_contracts.spec.errors import SpecError, nearest
 from eagle_contracts.spec.model import Environment, Pipeline
-from eagle_contracts.workers.base import has_gpu
 from eagle_contracts.workers.environments import Unavailable
 
 GPU = "gpu"
@@ -26,13 +26,20 @@ def missing(wanted: Sequence[str], arguments: Sequence[Path], catalog: Catalog, 
 
 def _problem(name: str, found: Sequence[tuple[Pipeline, Environment]], session: Session) -> str | None:
     if name == GPU:
-        return None if has_gpu() else "this machine has no GPU"
+        if not gpus():
+            return "this machine has no GPU"
+        unused = f"there is a GPU, and this run is on the CPU{_because(session.device)}: add --contracts-device=cuda"
+        return None if session.device.is_gpu else unused
     meant = [(p, e) for p, e in found if name == e.name or (e.engine is not None and e.engine.name == name)]
     if not meant:
         return None if _installed(name) else _unknown(name, found)
     answers = [session.engines.environment(pipeline, environment) for pipeline, environment in meant]
     reasons = [answer.message for answer in answers if isinstance(answer, Unavailable)]
     return reasons[0] if len(reasons) == len(answers) else None
+
+
+def _because(device: Device) -> str:
+    return f" [{device.why}]" if device.why else ""
 
 
 def _unknown(name: str, found: Sequence[tuple[Pipeline, Environment]]) -> str:

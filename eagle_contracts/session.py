@@ -12,6 +12,7 @@ from typing import Any
 
 from eagle_contracts.checks import CHECKS, Context
 from eagle_contracts.checks.slots import is_grouped
+from eagle_contracts.devices import CPU, Device
 from eagle_contracts.engines import EngineTable, Unrunnable
 from eagle_contracts.observation import Observation, Refusal, observation_from_json
 from eagle_contracts.plan import Case, break_of, parameters, widths_of
@@ -30,8 +31,11 @@ from eagle_contracts.workers.environments import Resolved
 from eagle_contracts.workers.pool import Call, Engine, Pool, Result
 from eagle_contracts.workers.store import Store, is_for_this_run, is_full, key_for_this_run, key_of
 
-ORACLE_TOLERANCE = 1e-5
-"""How far an engine's own stream may be from transformers' on a float32 twin before no verdict is given."""
+ORACLE_TOLERANCE: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 2e-2}
+"""How far an engine's own stream may be from transformers' before no verdict is given, by the type of the twin."""
+
+NO_DEVICE = "NoDevice"
+"""The exception by which an adapter says that its environment cannot use the run's device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +75,17 @@ class Session:
     """Everything that cases of one run share; workers start when first needed and end with `close`."""
 
     def __init__(
-        self, root: Path, overrides: Mapping[str, Value], pool: Pool | None = None, *, since: float = 0.0
+        self,
+        root: Path,
+        overrides: Mapping[str, Value],
+        pool: Pool | None = None,
+        *,
+        since: float = 0.0,
+        device: Device = CPU,
     ) -> None:
-        self.root, self.overrides = root, overrides
+        self.root, self.overrides, self.device = root, overrides, device
         self.home = home_folder(root)
-        self.engines = EngineTable(root, self.home)
+        self.engines = EngineTable(root, self.home, device)
         self.store = Store(self.home / "store", since=since)
         self._pool = pool or Pool()
         self.waiting = Waiting(self._pool)
@@ -190,7 +200,7 @@ class Session:
     def twin(self, pipeline: Pipeline) -> Twin:
         """Return a pipeline's twin."""
         if pipeline.folder not in self._memory.twins:
-            self._memory.twins[pipeline.folder] = twin_of(pipeline)
+            self._memory.twins[pipeline.folder] = twin_of(pipeline, for_kernels=self.device.for_kernels)
         return self._memory.twins[pipeline.folder]
 
     def mismatches(self, case: Case, seen: Seen) -> list[Mismatch]:
@@ -382,6 +392,8 @@ def _value(future: Future[Result], doing: str) -> Any:
         raise Unrunnable("error", "cancelled", f"the run ended before {doing}") from error
     if isinstance(result, Answer):
         return result.value
+    if result.type == NO_DEVICE:
+        raise Unrunnable("unavailable", "device", result.message)
     at = "importing the engine" if result.at_start else doing
     raise Unrunnable("error", result.kind, _failure_sentence(result, at), _last_lines(result))
 
@@ -408,10 +420,11 @@ def _cannot_run(case: Case, refusal: Refusal) -> Unrunnable:
 
 def _agree(oracle: Mapping[str, Any], twin: Twin) -> None:
     worst = oracle["worst"]
-    if not worst <= ORACLE_TOLERANCE:
+    allowed = ORACLE_TOLERANCE[twin.dtype]
+    if not worst <= allowed:
         sentence = (
             f"the engine's own states and transformers {oracle['transformers']}'s differ by {worst:.1e} at "
-            f"h[{oracle['at']}] of {twin.layers} layers on the twin (allowed: {ORACLE_TOLERANCE:.0e}), so no slot can "
+            f"h[{oracle['at']}] of {twin.layers} layers on the twin (allowed: {allowed:.0e}), so no slot can "
             f"be judged here"
         )
         raise Unrunnable("error", "oracle", sentence)

@@ -12,7 +12,7 @@ from eagle_contracts.spec.model import Pipeline
 from eagle_contracts.twin import Twin, TwinError, make_twin
 
 
-def twin_of(pipeline: Pipeline) -> Twin:
+def twin_of(pipeline: Pipeline, *, for_kernels: bool = False) -> Twin:
     """Return the twin of a pipeline's target; raises `SpecError` naming the config that no twin can be made from."""
     target = _read(pipeline.target_config)
     if pipeline.target_part is not None:
@@ -22,7 +22,7 @@ def twin_of(pipeline: Pipeline) -> Twin:
         target = part
     draft = _read(pipeline.draft_config) if pipeline.draft_config is not None else None
     try:
-        return make_twin(target, draft)
+        return make_twin(target, draft, for_kernels=for_kernels)
     except (TwinError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         place = pipeline.document.at("target", "config")
         raise fail(place, f"no twin can be made from {pipeline.target_config.name}: {error}") from error

@@ -35,6 +35,25 @@ _WIDTHS: Mapping[str, int] = {
     "n_group": 1,
     "topk_group": 1,
 }
+_KERNEL_WIDTHS: Mapping[str, int] = {
+    **_WIDTHS,
+    "hidden_size": 512,
+    "intermediate_size": 256,
+    "moe_intermediate_size": 128,
+    "shared_expert_intermediate_size": 128,
+    "head_dim": 128,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 128,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "qk_head_dim": 192,
+    "v_head_dim": 128,
+}
+"""Widths that kernels on a GPU are compiled for; heads without a width of their own get 128 by them too."""
+
+HEADS, LATENT_HEADS = 4, 16
+"""Attention heads; latent attention's kernels take 16 at least."""
+
 _EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts")
 _DROPPED = ("quantization_config", "auto_map", "_name_or_path", "transformers_version")
 _CLASS_MODEL_TYPE: Mapping[str, str] = {"DeepseekV3ForCausalLM": "deepseek_v3"}
@@ -75,6 +94,11 @@ class Twin:
         return str(self.target["architectures"][0])
 
     @property
+    def dtype(self) -> str:
+        """The type of its weights, and of what the engine computes in."""
+        return str(self.target["torch_dtype"])
+
+    @property
     def digest(self) -> str:
         """Twenty hex digits over all that the weights and states depend on; the ids to capture are not among it."""
         parts = [GENERATION, self.target, without_layer_ids(self.draft), self.prompts, self.seed]
@@ -91,16 +115,17 @@ class Twin:
         }
 
 
-def make_twin(target: Mapping[str, Any], draft: Mapping[str, Any] | None) -> Twin:
+def make_twin(target: Mapping[str, Any], draft: Mapping[str, Any] | None, *, for_kernels: bool = False) -> Twin:
     """Return the twin of a target's text config and of its draft's config.
 
-    Raises `TwinError` for a target without depth or class.
+    For a GPU's kernels it has the widths that they are compiled for, and bfloat16. Raises `TwinError` for a target
+    without depth or class.
     """
-    shrunk, notes = _shrink_target(target)
+    shrunk, notes = _shrink_target(target, for_kernels)
     layers = shrunk["num_hidden_layers"]
     return Twin(
         target=shrunk,
-        draft=_shrink_draft(draft),
+        draft=_shrink_draft(draft, for_kernels),
         layers=layers,
         prompts=_prompts(_SEED),
         seed=_SEED,
@@ -108,9 +133,9 @@ def make_twin(target: Mapping[str, Any], draft: Mapping[str, Any] | None) -> Twi
     )
 
 
-def _shrink_target(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _shrink_target(config: Mapping[str, Any], for_kernels: bool) -> tuple[dict[str, Any], list[str]]:
     notes: list[str] = []
-    shrunk = _shrink(config)
+    shrunk = _shrink(config, for_kernels)
     layers = shrunk.get("num_hidden_layers")
     if layers is None:
         raise TwinError(_no_depth(config))
@@ -159,7 +184,7 @@ def _no_depth(config: Mapping[str, Any]) -> str:
     return f"{missing}: it must be the config.json of a whole decoder-only model"
 
 
-def _shrink_draft(config: Mapping[str, Any] | None) -> dict[str, Any]:
+def _shrink_draft(config: Mapping[str, Any] | None, for_kernels: bool) -> dict[str, Any]:
     if config is None:
         config = {
             "architectures": ["LlamaForCausalLMEagle3"],
@@ -173,39 +198,41 @@ def _shrink_draft(config: Mapping[str, Any] | None) -> dict[str, Any]:
             "draft_vocab_size": VOCABULARY,
             "rms_norm_eps": 1e-6,
         }
-    return _shrink(config)
+    return _shrink(config, for_kernels)
 
 
-def _shrink(config: Mapping[str, Any]) -> dict[str, Any]:
+def _shrink(config: Mapping[str, Any], for_kernels: bool) -> dict[str, Any]:
     """Shrink every width that the config names, keep depth, pattern, activation, scaling kinds and flags."""
     out = {key: value for key, value in config.items() if key not in _DROPPED}
-    out.update({key: width for key, width in _WIDTHS.items() if isinstance(out.get(key), int) and out[key]})
-    _shrink_heads(out)
-    _shrink_experts(out)
+    widths = _KERNEL_WIDTHS if for_kernels else _WIDTHS
+    out.update({key: width for key, width in widths.items() if isinstance(out.get(key), int) and out[key]})
+    _shrink_heads(out, LATENT_HEADS if for_kernels and out.get("kv_lora_rank") else HEADS)
+    _shrink_experts(out, for_kernels)
     _shrink_positions(out)
     for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
         if key in out:
             out[key] = None if key == "pad_token_id" else 1
-    out["torch_dtype"] = out["dtype"] = "float32"
+    out["torch_dtype"] = out["dtype"] = "bfloat16" if for_kernels else "float32"
     if out.get("num_nextn_predict_layers"):
         out["num_nextn_predict_layers"] = 0
     return out
 
 
-def _shrink_heads(out: dict[str, Any]) -> None:
+def _shrink_heads(out: dict[str, Any], count: int) -> None:
     heads, shared = out.get("num_attention_heads"), out.get("num_key_value_heads")
     if not isinstance(heads, int):
         return
-    out["num_attention_heads"] = 4
+    out["num_attention_heads"] = count
     if isinstance(shared, int):
-        out["num_key_value_heads"] = 4 if shared == heads else min(shared, 2)
+        out["num_key_value_heads"] = count if shared == heads else min(shared, 2)
 
 
-def _shrink_experts(out: dict[str, Any]) -> None:
+def _shrink_experts(out: dict[str, Any], for_kernels: bool) -> None:
+    """Keep 4 experts, of which 2 at most are used, or all 4 where bfloat16's noise would choose others now and then."""
     for key in _EXPERTS:
         if isinstance(out.get(key), int) and out[key]:
             out[key] = 4
-            out["num_experts_per_tok"] = min(2, out.get("num_experts_per_tok") or 2)
+            out["num_experts_per_tok"] = 4 if for_kernels else min(2, out.get("num_experts_per_tok") or 2)
 
 
 def _shrink_positions(out: dict[str, Any]) -> None:

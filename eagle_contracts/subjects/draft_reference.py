@@ -19,8 +19,9 @@ class Reference:
         from safetensors.torch import load_file
 
         self.config = config
-        self.weights = load_file(draft / draft_weights.WEIGHTS)
-        self.embedding = load_file(target / "model.safetensors")["model.embed_tokens.weight"]
+        weights = load_file(draft / draft_weights.WEIGHTS)
+        self.weights = {name: t.float() if t.is_floating_point() else t for name, t in weights.items()}
+        self.embedding = load_file(target / "model.safetensors")["model.embed_tokens.weight"].float()
         self._prefix = draft_weights.layer_prefix(config)
         self._eps = float(config["rms_norm_eps"])
 

@@ -31,7 +31,9 @@ class Subject:
     In pytest's process, `request` turns the resolved parameters, the twin and the pipeline's folder into what `observe`
     is given; `baseline` makes the same from the twin alone (where the engine refuses that too, it does not refuse the
     parameters); `prepare_params` adds to what `prepare` is given. `remedy` names the parameter that a failing contract
-    is advised on, and the key a user writes it under; None for a subject without advice.
+    is advised on, and the key a user writes it under; None for a subject without advice. `on_device` says that it runs
+    where `--contracts-device` says: `prepare` is then told the device, and on a GPU each observation has a process of its
+    own, in which `prepare` is called again. Other subjects run on the CPU, and see no GPU.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Subject:
     reads: bool = False
     promises: tuple[str, ...] = ()
     optional: Mapping[str, str] = field(default_factory=dict)
+    on_device: bool = False
 
     @property
     def package(self) -> str:

@@ -43,6 +43,7 @@ SUBJECT = Subject(
     observe=f"{__name__}:observe",
     promises=("slots",),
     request=request,
+    on_device=True,
     baseline=baseline,
     remedy=("layer_ids", "draft.layer_ids"),
 )

@@ -73,6 +73,7 @@ SUBJECT = Subject(
     observe=f"{__name__}:observe",
     promises=("first_step", "later_steps", "fc_in", "pairing", "config", "reference"),
     request=request,
+    on_device=True,
     reads=True,
 )
 

@@ -62,6 +62,7 @@ SUBJECT = Subject(
     observe=f"{__name__}:observe",
     promises=("slots", "rows"),
     request=request,
+    on_device=True,
     prepare_params=prepare_params,
     optional=OPTIONAL,
 )

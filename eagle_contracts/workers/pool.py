@@ -25,6 +25,7 @@ class Engine:
     """What a worker is made from: an interpreter, the function that imports the engine, and overlays' texts.
 
     `identity` is a digest over the interpreter's installed sources and the overlays; None where they cannot be seen.
+    An engine that `spawns` gets a worker of its own for every call: a process that has touched a GPU cannot be forked.
     """
 
     label: str
@@ -34,6 +35,7 @@ class Engine:
     prepare_params: Mapping[str, Any]
     overlays: tuple[Mapping[str, str], ...]
     identity: str | None
+    spawns: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -172,6 +174,8 @@ class _EngineThread(threading.Thread):
 
     def _call(self, function: str, params: Mapping[str, Any]) -> Result:
         """Make a call; a worker that has not begun is started first, one that ended again, a few times in a run."""
+        if self._engine.spawns:
+            return self._call_alone(function, params)
         if self.worker is None or not self.worker.alive:
             if self._starts > RESTARTS:
                 return Failure(kind="died", type="", message="the worker ended too often", traceback="", log="")
@@ -184,6 +188,21 @@ class _EngineThread(threading.Thread):
         assert self.worker is not None
         self._is("running")
         return self.worker.call(function, params)
+
+    def _call_alone(self, function: str, params: Mapping[str, Any]) -> Result:
+        """Make a call in a worker of its own, which ends with it; what cannot be imported is not tried again."""
+        if isinstance(self.prepared, Failure) and self.prepared.kind == "exception":
+            return self.prepared
+        self._is("starting")
+        self.prepared = _at_start(self._prepare())
+        if isinstance(self.prepared, Failure):
+            return self.prepared
+        assert self.worker is not None
+        self._is("running")
+        try:
+            return self.worker.call(function, params, fork=False)
+        finally:
+            self.worker.close()
 
 
 def _at_start(result: Result) -> Result:

@@ -42,7 +42,9 @@ def test_a_stopped_wait_ends_what_was_waited_for_and_nothing_else(repository: Re
     result = repository.run("contracts/toy/faulty.yaml", MAIN)
     result.assert_outcomes(passed=6, errors=1)
     text = result.stdout.str()
-    assert re.search(r"(?m)^error\(interrupted\): Timeout \(>1.0s\) from a conftest; still running toy-1 \(\d s\)$", text)
+    assert re.search(
+        r"(?m)^error\(interrupted\): Timeout \(>1.0s\) from a conftest; still running toy-1 \(\d s\)$", text
+    )
     assert not has_our_traceback(text)
     assert repository.starts() == 2
 
