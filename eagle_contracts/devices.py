@@ -88,10 +88,11 @@ def _read(line: str) -> Gpu | None:
 
 
 def _visible(found: Sequence[Gpu], allowed: Sequence[str]) -> list[Gpu]:
-    """Return the GPUs of a CUDA_VISIBLE_DEVICES, by index or by the beginning of a UUID, up to the first wrong entry."""
+    """Return the GPUs of a CUDA_VISIBLE_DEVICES, by index or the beginning of a UUID, up to the first wrong entry."""
     out = []
     for entry in (entry.strip() for entry in allowed):
-        named = [gpu for gpu in found if gpu.index == entry or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))]
+        by_uuid = [gpu for gpu in found if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
+        named = [gpu for gpu in found if gpu.index == entry] or by_uuid
         if not named:
             break
         out += named[:1]
@@ -99,7 +100,7 @@ def _visible(found: Sequence[Gpu], allowed: Sequence[str]) -> list[Gpu]:
 
 
 def choose(asked: str, environ: Mapping[str, str] = os.environ) -> Device:
-    """Return the device for `cpu`, `cuda`, `cuda-reference` or `auto`; raises `NoGpu` where a GPU was asked for by name.
+    """Return the device for `cpu`, `cuda`, `cuda-reference` or `auto`; raises `NoGpu` where a GPU is asked for by name.
 
     `auto` is a GPU with 8 GiB free, else the CPU.
     """

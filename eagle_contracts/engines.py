@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from eagle_contracts.devices import CPU, Device
-from eagle_contracts.plan import Case
-from eagle_contracts.spec.errors import fail
-from eagle_contracts.spec.model import Environment, Pipeline, Value
+from eagle_contracts.overlay_files import read_overlay
+from eagle_contracts.plan import Case, written
+from eagle_contracts.spec.model import Environment, Pipeline
 from eagle_contracts.workers.client import Launch, package_sources
 from eagle_contracts.workers.environments import Resolved, Unavailable, resolve
 from eagle_contracts.workers.locks import lock_directories
-from eagle_contracts.workers.overlays import OverlayError, parse
 from eagle_contracts.workers.pool import Engine
 from eagle_contracts.workers.store import key_of, sources_digest
 
 
 class Unrunnable(Exception):
-    """A case without an observation: `status` is `error` or `unavailable`, `reason` its code."""
+    """A case without an observation: `status` is `error` or `unavailable`, `reason` its code.
 
-    def __init__(self, status: Literal["error", "unavailable"], reason: str, message: str, log: str = "") -> None:
+    `details` are lines below the message, `log` is what was printed last.
+    """
+
+    def __init__(
+        self,
+        status: Literal["error", "unavailable"],
+        reason: str,
+        message: str,
+        log: str = "",
+        details: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
-        self.status, self.reason, self.message, self.log = status, reason, message, log
+        self.status, self.reason, self.message, self.log, self.details = status, reason, message, log, details
 
 
 class EngineTable:
@@ -54,8 +62,9 @@ class EngineTable:
         found = self.environment(case.pipeline, case.environment)
         if isinstance(found, Unavailable):
             raise Unrunnable("unavailable", found.reason, found.message)
+        named = case.environment.engine.name if case.environment.engine else ""
         overlays = tuple(
-            read_overlay(value, case.pipeline)
+            {**read_overlay(value, case.pipeline.folder), "engine": named}
             for value in (case.environment.overlay, case.overlay)
             if value is not None
         )
@@ -66,7 +75,7 @@ class EngineTable:
             launch=Launch(command=found.command, environ={**found.env, **device.environ}),
             packages=tuple(dict.fromkeys(["eagle_contracts", case.subject.package])),
             prepare=case.subject.prepare,
-            prepare_params={**case.subject.prepare_params(case.contract.with_), **told},
+            prepare_params={**case.subject.prepare_params(written(case)), **told},
             spawns=device.is_gpu,
             overlays=overlays,
             identity=self._identity(found),
@@ -90,23 +99,4 @@ class EngineTable:
         return self._sources[key]
 
 
-def read_overlay(value: Value, pipeline: Pipeline) -> Mapping[str, str]:
-    """Read an overlay; raises `SpecError` at the place that names it."""
-    script = value.data.get("script") if isinstance(value.data, Mapping) else None
-    named = str(script or value.data)
-    path = pipeline.folder / named
-    shown = str(Path(value.position.path).parent / named)
-    try:
-        text = path.read_text(encoding="utf-8")
-        if script is not None:
-            return {"text": text, "shown": shown, "script": str(path)}
-        parse(text, shown)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise fail(value.position, f"the overlay {shown} cannot be read: {why}") from error
-    except OverlayError as error:
-        raise fail(value.position, str(error)) from error
-    return {"text": text, "shown": shown}
-
-
-__all__ = ["EngineTable", "Unrunnable", "read_overlay"]
+__all__ = ["EngineTable", "Unrunnable"]

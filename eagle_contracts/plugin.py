@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
 
@@ -38,6 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where engines run: cpu (the default), cuda (the engine's own kernels), cuda-reference (its torch forms), "
         "auto (cuda where a GPU has 8 GiB free)",
     )
+    group.addoption(
+        "--contracts-timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=None,
+        help="how long one observation may take (default: 120)",
+    )
     parser.addini("contracts_paths", "where contracts are, relative to rootdir", type="args", default=["contracts"])
 
 
@@ -48,7 +57,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(ContractRun(config), "eagle_contracts.run")
         return
-    others = ("--contracts-set", "--contracts-fresh", "--contracts-strict", "--contracts-require", "--contracts-device")
-    for option in others:
+    for option in (
+        "--contracts-set",
+        "--contracts-fresh",
+        "--contracts-strict",
+        "--contracts-require",
+        "--contracts-timeout",
+        "--contracts-device",
+    ):
         if config.getoption(option):
             raise pytest.UsageError(f"{option} changes a contracts run: give --contracts too")
+
+
+def _seconds(text: str) -> float:
+    """Read a time limit; argparse turns the exception into a usage error that names the flag."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number of seconds above 0 is wanted, not '{text}'")
+    return seconds

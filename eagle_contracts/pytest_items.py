@@ -10,6 +10,7 @@ import pytest
 
 from eagle_contracts.judge import judge
 from eagle_contracts.plan import Case, Planner
+from eagle_contracts.report.columns import fit
 from eagle_contracts.report.terminal import render
 from eagle_contracts.spec.errors import SpecError, fail
 from eagle_contracts.spec.model import Contract
@@ -67,7 +68,7 @@ class ContractFile(pytest.File):
         try:
             yield from self._items()
         except SpecError as error:
-            yield MistakeItem.from_parent(self, name="specification", text=error.render())
+            yield MistakeItem.from_parent(self, name="specification", text=fit(error.render()))
 
     def _items(self) -> Iterator[pytest.Item]:
         pipeline = self._pipeline()

@@ -18,13 +18,18 @@ from eagle_contracts.facts import Fact
 from eagle_contracts.plan import Case
 from eagle_contracts.pytest_items import ContractFile, ContractItem, MistakeItem, Shown, present
 from eagle_contracts.pytest_news import News
-from eagle_contracts.report.summary import write_summary
+from eagle_contracts.report.columns import fit, wrapped
+from eagle_contracts.report.summary import write_reasons, write_summary
 from eagle_contracts.requirements import missing
 from eagle_contracts.session import Session
 from eagle_contracts.spec.errors import SpecError
 from eagle_contracts.spec.model import Value
 from eagle_contracts.spec.overrides import parse_overrides
+from eagle_contracts.workers.client import CALL_SECONDS
 
+NOTHING_CHECKED = (
+    "contracts: no check was executed (none selected, or every environment unavailable: see -rs), so this run fails"
+)
 FACTS = "eagle_contracts_facts"
 """The attribute of a report that carries facts from an xdist worker to the process that concludes."""
 
@@ -48,11 +53,15 @@ class ContractRun:
         self._nothing_checked = False
         self._facts: list[Fact] = []
         self._started: set[str] = set()
+        self._unavailable: dict[str, None] = {}
         self.overrides = _overrides(config)
         self.strict: bool = config.getoption("--contracts-strict")
         self._since = _since(config)
         self.device = _device(config)
-        self.session = Session(config.rootpath, self.overrides, since=self._since, device=self.device)
+        limit = config.getoption("--contracts-timeout") or CALL_SECONDS
+        self.session = Session(
+            config.rootpath, self.overrides, since=self._since, call_seconds=limit, device=self.device
+        )
         self._news = News(config)
         self.session.waiting.say = self._news.say
         given = config.getoption("file_or_dir")
@@ -104,10 +113,10 @@ class ContractRun:
 
     def pytest_report_header(self) -> list[str]:
         """Say where engines run, if that was chosen, and what is overridden, since then no negative control runs."""
-        lines = [f"contracts: device {self.device.why}"] if self.device.why else []
+        lines = wrapped(f"contracts: device {self.device.why}") if self.device.why else []
         if self.overrides:
             listed = ", ".join(f"{key}={_flow(value)}" for key, value in self.overrides.items())
-            lines.append(f"contracts: overridden for every pipeline: {listed}; negative controls are not run")
+            lines += wrapped(f"contracts: overridden for every pipeline: {listed}; negative controls are not run")
         return lines
 
     @pytest.hookimpl(tryfirst=True)
@@ -152,6 +161,8 @@ class ContractRun:
             self._facts.append(Fact.from_json(fact))
         if report.when == "call" and any(name == "contract" for name, _ in report.user_properties):
             self._checks += 1
+        if hasattr(report, FACTS) and report.skipped and isinstance(report.longrepr, tuple):
+            self._unavailable[report.longrepr[2].removeprefix("Skipped: ")] = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -166,11 +177,9 @@ class ContractRun:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say why a run without a check failed."""
         if self._nothing_checked:
-            terminalreporter.write_line(
-                "contracts: no check was executed (none selected, or every environment unavailable: see -rs), so this "
-                "run fails",
-                red=True,
-            )
+            for line in wrapped(NOTHING_CHECKED):
+                terminalreporter.write_line(line, red=True)
+            write_reasons(list(self._unavailable), terminalreporter.write_line)
 
         write_summary(self._facts, terminalreporter.write_line, terminalreporter.section)
 
@@ -201,7 +210,7 @@ def _overrides(config: pytest.Config) -> Mapping[str, Value]:
     try:
         return parse_overrides(config.getoption("--contracts-set"))
     except SpecError as error:
-        raise pytest.UsageError(error.render()) from error
+        raise pytest.UsageError(fit(error.render())) from error
 
 
 def _cases(items: list[pytest.Item]) -> list[Case]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eagle_contracts.plan import widths_of
+from eagle_contracts.real_draft import RealWidth, fc_widths
 from eagle_contracts.spec.errors import fail
 from eagle_contracts.spec.model import Pipeline
 from eagle_contracts.twin import Twin, TwinError, make_twin
@@ -32,3 +34,12 @@ def _read(path: Path) -> Mapping[str, Any]:
     """Read a config whose syntax the specification has checked already."""
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
     return data
+
+
+def real_fc_of(pipeline: Pipeline) -> tuple[RealWidth, ...]:
+    """Return how wide the real draft's `fc` is by its files; raises `SpecError` where one of them is damaged."""
+    config = pipeline.draft_config
+    try:
+        return fc_widths(config, widths_of(pipeline)) if config is not None else ()
+    except (OSError, ValueError) as error:
+        raise fail(pipeline.document.at("draft", "config"), str(error)) from error

@@ -33,6 +33,7 @@ def check_same(promise: Value, observation: Observation, context: Context) -> It
         return
     diagnosis: str | None
     diagnosis, sentence = diagnose(slots_from(declared, serve), context.layers)
+    sentence = _in_training(sentence)
     if diagnosis is None and len(train) != len(taps):
         diagnosis = "missing_slot" if len(train) < len(taps) else "wrong_width"
         sentence = f"both sides have {len(train)} slots where {len(taps)} are claimed"
@@ -45,6 +46,23 @@ def check_same(promise: Value, observation: Observation, context: Context) -> It
     )
 
 
+_WORDS = (
+    ("the declared states are all there", "training's states are all there"),
+    ("not as declared", "not as in training"),
+    ("than declared", "than in training"),
+    (" where ", " where training holds "),
+    (" is declared", ""),
+    (" are declared", ""),
+)
+"""What a sentence about a declaration says of training instead."""
+
+
+def _in_training(sentence: str) -> str:
+    for declared, trained in _WORDS:
+        sentence = sentence.replace(declared, trained)
+    return sentence
+
+
 def _by(between: Sequence[Mapping[str, Any]]) -> str:
     """Say how far apart two sides are, where their shapes let them be compared."""
     errors = [one["error"] for one in between]
@@ -54,7 +72,9 @@ def _by(between: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _agrees(one: Mapping[str, Any]) -> bool:
-    allowed = REDUCED_TOLERANCE if any(kind in REDUCED for kind in one["dtypes"]) else TOLERANCE
+    """Tell whether two slots hold the same values; two reduced ones may each be off, in opposite directions."""
+    reduced = sum(kind in REDUCED for kind in one["dtypes"])
+    allowed = reduced * REDUCED_TOLERANCE or TOLERANCE
     return one["error"] is not None and one["error"] <= allowed
 
 
@@ -75,6 +95,7 @@ def _evidence(declared: Sequence[State], serve: Sequence[Mapping[str, Any]]) -> 
         yield SlotEvidence(
             name=f"slot {n}",
             declared=label,
-            position="what training holds",
+            position="",
             seen=slot_from_json(serve[n]) if n < len(serve) else None,
+            sides=("training", "serving"),
         )

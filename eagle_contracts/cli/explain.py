@@ -16,7 +16,7 @@ from eagle_contracts.cli.interpreters import Interpreters
 from eagle_contracts.cli.project import is_pipeline, planner_of, select
 from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, say_json
 from eagle_contracts.plan import Case, environments_of
-from eagle_contracts.report.terminal import COLUMNS
+from eagle_contracts.report.columns import COLUMNS
 from eagle_contracts.spec.errors import SpecError, suggest
 from eagle_contracts.spec.model import Pipeline
 from eagle_contracts.spec.overrides import parse_overrides
@@ -118,12 +118,12 @@ def _chosen(name: str | None, pipeline: Pipeline, cases: Sequence[Case]) -> froz
 
 def _places(cases: Sequence[Case], chosen: frozenset[str]) -> Iterator[Place]:
     """Yield each environment with each choice of producers, and the cases that run there."""
-    groups: dict[tuple[str, ...], list[Case]] = {}
+    groups: dict[object, list[Case]] = {}
     for case in cases:
-        producers = tuple(producer.environment.name for producer in case.producers.values())
-        groups.setdefault((case.environment.name, *producers), []).append(case)
-    for (name, *_), group in groups.items():
-        if name in chosen:
+        producers = tuple((producer.contract.name, producer.environment.name) for producer in case.producers.values())
+        groups.setdefault((case.environment.name, producers), []).append(case)
+    for group in groups.values():
+        if group[0].environment.name in chosen:
             yield Place(cases=tuple(group))
 
 

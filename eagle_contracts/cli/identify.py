@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from eagle_contracts.cli import OK, USAGE
-from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, say_json
+from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, printable, say_json
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,7 +24,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     what = (
-        "Say whether a tensor in a file is the embedding of these tokens, a state after the final norm, or neither.\n"
+        "Say whether a tensor in a file is the embedding of these tokens, a state before or after the final norm,\n"
+        "or none of these.\n"
         "No model is loaded: a few rows of the checkpoint are read, whatever its size. What rows alone cannot tell,\n"
         "which layer a state comes from, is said to be open."
     )
@@ -60,4 +61,4 @@ def _text(found: Mapping[str, object]) -> str:
         lines += [f"  open: {slot['open']}"] if slot["open"] else []
     if found["rows_read"] != found["rows"]:
         lines.append(f"\n{found['rows_read']} of {found['rows']} rows were read, evenly spread.")
-    return "\n".join(lines)
+    return printable("\n".join(lines))

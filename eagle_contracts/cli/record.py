@@ -17,12 +17,14 @@ class Recorder:
     def __init__(self) -> None:
         self._items: dict[str, dict[str, Any]] = {}
         self._problems: list[str] = []
+        self._seconds: dict[str, float] = {}
         self._facts: list[Fact] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the phase that decides: a set-up that does not pass, or the call."""
         self._facts += [Fact.from_json(fact) for fact in getattr(report, FACTS, ())]
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
         if report.failed or report.skipped or (report.when == "call" and report.passed):
             self._items[report.nodeid] = _item(report)
 
@@ -35,7 +37,7 @@ class Recorder:
         """Return the whole run."""
         return {
             "exit_code": exit_code,
-            "items": list(self._items.values()),
+            "items": [{**item, "seconds": round(self._seconds[name], 3)} for name, item in self._items.items()],
             "problems": self._problems,
             "conclusions": [
                 {"pipeline": one.pipeline, "outcome": one.outcome, "sentence": one.sentence}
@@ -58,7 +60,6 @@ def _item(report: pytest.TestReport) -> dict[str, Any]:
         "observed": known.get("observed") or None,
         "message": text.partition("\n")[0] or None,
         "text": text or None,
-        "seconds": round(report.duration, 3),
     }
 
 

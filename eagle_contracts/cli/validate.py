@@ -6,16 +6,17 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from eagle_contracts.checks.draft import unlike_real
 from eagle_contracts.cli import FAILED, OK
 from eagle_contracts.cli.project import Selection, is_pipeline, once, planned_in_parts, planner_of, select
 from eagle_contracts.cli.words import JSON_HELP, Parser, issue_json, say_json
-from eagle_contracts.plan import Case, break_of, parameters
+from eagle_contracts.plan import Case, break_of, parameters, widths_of
 from eagle_contracts.promises import promise_issues
 from eagle_contracts.spec.errors import SpecError, SpecIssue, in_order
-from eagle_contracts.spec.model import Contract, Pipeline
+from eagle_contracts.spec.model import Contract, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.taps import parse_taps
-from eagle_contracts.targets import twin_of
+from eagle_contracts.targets import real_fc_of, twin_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -86,9 +87,22 @@ def _values(contract: Contract, pipeline: Pipeline, cases: Sequence[Case], layer
             if layers is None or case.is_control:
                 continue
             for one in case.expectations:
-                yield from promise_issues(one.kind, resolve(one.value, scope), layers)
+                promise = resolve(one.value, scope)
+                yield from promise_issues(one.kind, promise, layers)
+                if one.kind == "fc_in":
+                    yield from _real_widths(promise, scope, layers)
         except SpecError as error:
             yield from error.issues
+
+
+def _real_widths(promise: Value, scope: Scope, layers: int) -> Iterator[SpecIssue]:
+    """Yield what the real draft's files say against a promise of how wide `fc` reads."""
+    claim = scope.pipeline.trained.get("taps")
+    if claim is not None:
+        slots = len(parse_taps(resolve(claim, scope), layers))
+        unlike = unlike_real(promise, slots, widths_of(scope.pipeline), real_fc_of(scope.pipeline))
+        if unlike is not None:
+            yield SpecIssue(position=promise.position, message=unlike[1])
 
 
 def _counts(selection: Selection) -> tuple[int, int]:

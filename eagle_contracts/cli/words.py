@@ -23,8 +23,13 @@ class Complaint(Exception):
     """A sentence for the user, the exit code that goes with it, and what is said below the sentence."""
 
     def __init__(self, sentence: str, code: int = FAILED, *, who: str = "eagle-contracts", more: str = "") -> None:
-        super().__init__(sentence)
+        super().__init__(printable(sentence))
         self.code, self.who, self.more = code, who, more
+
+
+def printable(text: str) -> str:
+    """Return text without what a terminal would obey or could not show: names in a damaged file can be anything."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,8 +59,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def say_json(data: Any) -> None:
-    """Print plain data as JSON that a person can read too."""
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    """Print plain data as JSON that a person can read too; half a surrogate pair is written as an escape."""
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    print(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def complain(message: str) -> None:

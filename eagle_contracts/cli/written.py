@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 
 from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Environment, Pipeline, Ref, Value
 from eagle_contracts.spec.position import Position
-from eagle_contracts.workers.overlays import is_plain_assignment, parse
+from eagle_contracts.workers.overlays import parse
 
 
 def key_of_environment(pipeline: Pipeline, environment: Environment, key: str) -> Position | None:
@@ -45,19 +44,13 @@ def _references(data: object, path: tuple[str | int, ...] = ()) -> Iterator[tupl
 
 def overlay_notes(value: Value, pipeline: Pipeline) -> tuple[str, ...]:
     """Say what an overlay edits and which parameters it has; raises `SpecError` where it cannot be read."""
-    from eagle_contracts.engines import read_overlay
+    from eagle_contracts.overlay_files import params_line, read_overlay
 
-    overlay = read_overlay(value, pipeline)
+    overlay = read_overlay(value, pipeline.folder)
     if "script" in overlay:
         return ("a script of the user's, run unchanged on a copy of the engine",)
     found = parse(overlay["text"], overlay["shown"])
-    where = f"{overlay['shown']}:{_line_of_params(overlay['text'])}"
+    where = f"{overlay['shown']}:{params_line(value, pipeline.folder)}"
     notes = [f"{name}: {show(part)} at {where}" for name, part in found.params.items()]
     edited = dict.fromkeys(f"edits {edit.module} of versions {edit.versions}" for edit in found.edits)
     return (*notes, *edited)
-
-
-def _line_of_params(text: str) -> int:
-    """Return where the literal PARAMS of an overlay that was found right begins."""
-    names = {node.targets[0].id: node.lineno for node in ast.parse(text).body if is_plain_assignment(node)}  # type: ignore[attr-defined]
-    return names.get("PARAMS", 1)

@@ -169,7 +169,7 @@ class Worker:
             type="",
             message=_ENDED.get(self._ended or "", f"the worker ended by {how}"),
             traceback="",
-            log=self._tail(),
+            log=self.log_tail(),
         )
 
     @property
@@ -177,7 +177,7 @@ class Worker:
         """Tell whether the process still runs."""
         return self._process.poll() is None
 
-    def _tail(self) -> str:
+    def log_tail(self) -> str:
         """Return the log's end; nothing where another thread has closed the worker meanwhile."""
         try:
             size = os.fstat(self._log.fileno()).st_size

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eagle_contracts.workers.client import START_SECONDS, Answer, Failure, Launch, Worker
+from eagle_contracts.workers.client import CALL_SECONDS, START_SECONDS, Answer, Failure, Launch, Worker
 
 RESTARTS = 3
 Result = Answer | Failure
@@ -64,7 +64,8 @@ class _Job:
 class Pool:
     """Workers by engine; calls of one worker run in order, calls of different workers side by side."""
 
-    def __init__(self, cores: int | None = None) -> None:
+    def __init__(self, cores: int | None = None, *, call_seconds: float = CALL_SECONDS) -> None:
+        self.call_seconds = call_seconds
         self._cores = threading.Semaphore(cores or len(os.sched_getaffinity(0)))
         self._threads: dict[tuple[object, ...], _EngineThread] = {}
         self._owners: dict[Future[Any], _EngineThread] = {}
@@ -97,7 +98,7 @@ class Pool:
 
     def _thread(self, engine: Engine) -> _EngineThread:
         if engine.key not in self._threads:
-            self._threads[engine.key] = _EngineThread(engine, self._cores, self._closed)
+            self._threads[engine.key] = _EngineThread(engine, self._cores, self._closed, self.call_seconds)
         return self._threads[engine.key]
 
     @property
@@ -118,14 +119,17 @@ class Pool:
 class _EngineThread(threading.Thread):
     """Owns one worker for the whole run, since the worker ends with the thread that started it."""
 
-    def __init__(self, engine: Engine, cores: threading.Semaphore, closed: threading.Event) -> None:
+    def __init__(
+        self, engine: Engine, cores: threading.Semaphore, closed: threading.Event, call_seconds: float
+    ) -> None:
         super().__init__(name=f"eagle-contracts {engine.label}", daemon=True)
         self.worker: Worker | None = None
         self.prepared: Result | None = None
         self.busy: Busy | None = None
         self._engine, self._cores, self._closed = engine, cores, closed
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._starts = 0
+        self._starts, self._call_seconds = 0, call_seconds
+        self._retried = False  # once in a run: what kills every worker is not asked again and again
         self.start()
 
     def submit(self, work: Work) -> Future[Result]:
@@ -187,7 +191,16 @@ class _EngineThread(threading.Thread):
             return self.prepared
         assert self.worker is not None
         self._is("running")
-        return self.worker.call(function, params)
+        result = self.worker.call(function, params, timeout=self._call_seconds)
+        if self._was_killed(result) and not self._retried:
+            self._retried = True
+            return self._call(function, params)
+        return result
+
+    def _was_killed(self, result: Result) -> bool:
+        """Tell whether the worker itself is gone: killed from outside, by a system short of memory for instance."""
+        gone = self.worker is not None and not self.worker.alive
+        return isinstance(result, Failure) and result.kind == "died" and gone and not self._closed.is_set()
 
     def _call_alone(self, function: str, params: Mapping[str, Any]) -> Result:
         """Make a call in a worker of its own, which ends with it; what cannot be imported is not tried again."""
@@ -200,9 +213,11 @@ class _EngineThread(threading.Thread):
         assert self.worker is not None
         self._is("running")
         try:
-            return self.worker.call(function, params, fork=False)
+            result = self.worker.call(function, params, fork=False, timeout=self._call_seconds)
+            said = self.worker.log_tail() if isinstance(result, Failure) else ""
         finally:
             self.worker.close()
+        return replace(result, log=result.log or said) if isinstance(result, Failure) else result
 
 
 def _at_start(result: Result) -> Result:

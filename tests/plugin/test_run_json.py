@@ -35,6 +35,7 @@ def test_a_run_is_one_document_on_standard_output(repository: Repository, proces
     first = next(item for item in found["items"] if item["id"] == f"{IDS}slots[toy-1]")
     assert (first["contract"], first["environment"], first["engine"]) == ("sglang_capture_offset", "toy-1", "toy 1.0")
     assert (first["diagnosis"], first["observed"], first["message"]) == (None, "h[3], h[5], h[9]", None)
+    assert 0 < first["seconds"] < 60
     assert (found["conclusions"], found["problems"]) == ([], [])  # the toy is no side of a pipeline
     assert "passed in" in said
 

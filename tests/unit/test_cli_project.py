@@ -240,6 +240,15 @@ def test_output_that_cannot_be_written_is_said(project: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "eagle-contracts: standard output: No space left on device\n")
 
 
+@pytest.mark.parametrize("words", [["validate"], ["list"], ["explain", "capture"], ["env", "list"], ["--help"]])
+def test_nothing_is_coloured(project: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log and an editor get plain text, even where colours are forced on other tools."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = started(project, *words)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+
+
 def test_python_m_is_the_command(project: Path) -> None:
     """Where the script is not on PATH, the module is."""
     done = subprocess.run(
@@ -333,6 +342,20 @@ def test_explain_says_where_every_value_is_from(project: Path, capsys: Captured)
         "  must catch shifted  shift: {with.layer_ids: +1}  contracts/small/capture.yaml:10\n"
         "                      then layer_ids: [4, 6, 10]\n"
         "  items               slots[mine], catches-shifted[mine]\n"
+    )
+
+
+def test_a_known_violation_is_explained(project: Path, capsys: Captured) -> None:
+    """What is expected to fail, of which engine, and where to read about it."""
+    known = "known_violation: {as: shifted, engine: 'sglang>=9', link: https://example.org/1}\n"
+    edit(project, "must_catch:", f"{known}must_catch:")
+    assert main(["explain", "capture", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["values"]}
+    row = rows["known violation"]
+    assert (row["value"], row["position"], row["notes"]) == (
+        "shifted of sglang>=9",
+        "contracts/small/capture.yaml:9",
+        ["https://example.org/1"],
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import conftest
-from tests.compat import matrix, project
+from tests.compat import matrix, project, rooms
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "eagle_contracts"
@@ -71,8 +71,8 @@ def test_a_python_that_is_not_there_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """A cell without its interpreter is no cell that agrees: it is named, and counted as not run."""
-    monkeypatch.setattr(matrix.rooms, "interpreter", lambda version: None)
-    monkeypatch.setattr(matrix.rooms, "build_wheel", lambda folder: folder)
+    monkeypatch.setattr(rooms, "interpreter", lambda version: None)
+    monkeypatch.setattr(rooms, "build_wheel", lambda folder: folder)
     assert matrix.run(matrix.reduced_cells()[2:], tmp_path) == (0, ["3.13"])
     assert "NOT RUN  Python 3.13, pytest 9.2, none: no Python 3.13 on PATH or among pyenv's" in capsys.readouterr().out
 
