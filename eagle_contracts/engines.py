@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from eagle_contracts.overlay_files import read_overlay
 from eagle_contracts.plan import Case
-from eagle_contracts.spec.errors import fail
-from eagle_contracts.spec.model import Environment, Pipeline, Value
+from eagle_contracts.spec.model import Environment, Pipeline
 from eagle_contracts.workers.client import Launch, package_sources
 from eagle_contracts.workers.environments import Resolved, Unavailable, resolve
 from eagle_contracts.workers.locks import lock_directories
-from eagle_contracts.workers.overlays import OverlayError, parse
 from eagle_contracts.workers.pool import Engine
 from eagle_contracts.workers.store import key_of, sources_digest
 
@@ -53,9 +51,8 @@ class EngineTable:
         found = self.environment(case.pipeline, case.environment)
         if isinstance(found, Unavailable):
             raise Unrunnable("unavailable", found.reason, found.message)
-        overlays = tuple(
-            _overlay(value, case.pipeline) for value in (case.environment.overlay, case.overlay) if value is not None
-        )
+        named = (case.environment.overlay, case.overlay)
+        overlays = tuple(read_overlay(value, case.pipeline) for value in named if value is not None)
         return Engine(
             label=found.label,
             launch=Launch(command=found.command, environ=found.env),
@@ -82,25 +79,6 @@ class EngineTable:
         if key not in self._sources:
             self._sources[key] = sources_digest(folders)
         return self._sources[key]
-
-
-def _overlay(value: Value, pipeline: Pipeline) -> Mapping[str, str]:
-    """Read an overlay; raises `SpecError` at the place that names it."""
-    script = value.data.get("script") if isinstance(value.data, Mapping) else None
-    named = str(script or value.data)
-    path = pipeline.folder / named
-    shown = str(Path(value.position.path).parent / named)
-    try:
-        text = path.read_text(encoding="utf-8")
-        if script is not None:
-            return {"text": text, "shown": shown, "script": str(path)}
-        parse(text, shown)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise fail(value.position, f"the overlay {shown} cannot be read: {why}") from error
-    except OverlayError as error:
-        raise fail(value.position, str(error)) from error
-    return {"text": text, "shown": shown}
 
 
 __all__ = ["EngineTable", "Unrunnable"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
+from eagle_contracts.catalog import PIPELINES, unreadable_beside
 from eagle_contracts.judge import judge
 from eagle_contracts.plan import Case, Planner
 from eagle_contracts.report.terminal import render
@@ -65,15 +66,28 @@ class ContractFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a contract's cases; a pipeline file yields nothing unless it is wrong."""
         try:
-            yield from self._items()
+            items = list(self._items())
         except SpecError as error:
-            yield MistakeItem.from_parent(self, name="specification", text=error.render())
+            yield from self._mistake(self.run.told(error, self.path))
+            return
+        yield from items
+        for path in unreadable_beside(self.path.parent) if self._is_pipeline() else ():
+            text = f"{self.run.catalog.shown(path)}:1:1: is no file: a contract cannot be read from it"
+            yield MistakeItem.from_parent(self, name=path.name, text=text)
+
+    def _mistake(self, text: str) -> Iterator[pytest.Item]:
+        """Yield one item for a wrong file, and the items in it that were asked for by their ids: they are wrong too."""
+        for name in dict.fromkeys(["specification", *self.run.names_in(self.path)]):
+            yield MistakeItem.from_parent(self, name=name, nodeid=f"{self.nodeid}::{name}", text=text)
+
+    def _is_pipeline(self) -> bool:
+        return self.path.name in PIPELINES
 
     def _items(self) -> Iterator[pytest.Item]:
-        pipeline = self._pipeline()
-        if self.path == self.path.parent / pipeline.document.path.name:
+        if self._is_pipeline():
+            self._pipeline()
             return
-        contract = self.run.catalog.contract(self.path)
+        contract, pipeline = self.run.catalog.contract(self.path), self._pipeline()
         _check_marks(contract)
         labels = {name: self.run.session.label(pipeline, e) for name, e in pipeline.environments.items()}
         planner = Planner(
@@ -161,7 +175,8 @@ class ContractItem(pytest.Item):
         if self._verdict.status == "unavailable" and not self.run.strict:
             pytest.skip(f"unavailable({self._verdict.reason}): {self._verdict.sentence}")
         self._expect_known_violation(self._verdict)
-        if not self.case.contract.must_catch and not self.run.strict:
+        # Where warnings are errors, this one must not stand in the place of a violation.
+        if self._verdict.status == "passed" and not self.case.contract.must_catch and not self.run.strict:
             self._warn_unproven()
 
     def _expect_known_violation(self, verdict: Verdict) -> None:

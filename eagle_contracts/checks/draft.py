@@ -10,6 +10,7 @@ from eagle_contracts.checks.outputs import product
 from eagle_contracts.checks.slots import check_slots, refused
 from eagle_contracts.observation import Observation
 from eagle_contracts.spec.errors import fail, suggest
+from eagle_contracts.spec.flow import found
 from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
 
@@ -99,11 +100,11 @@ def _not_fed_back(observation: Observation) -> Iterator[Mismatch]:
 def check_fc_in(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if `fc`'s input is not as wide as promised: as built, by the real config, in a checkpoint."""
     wanted, real = product(promise, context)
-    for found in context.real_fc:
-        if found.width != context.slots * (context.real_width or 0):
+    for one in context.real_fc:
+        if one.width != context.slots * (context.real_width or 0):
             yield Mismatch(
-                diagnosis="missing_slot" if found.width < context.slots * (context.real_width or 0) else "wrong_width",
-                sentence=f"fc reads {found.width} values a token by {found.where}, and {promise.data} is "
+                diagnosis="missing_slot" if one.width < context.slots * (context.real_width or 0) else "wrong_width",
+                sentence=f"fc reads {one.width} values a token by {one.where}, and {promise.data} is "
                 f"{context.slots * (context.real_width or 0)} on the real model",
             )
             return
@@ -122,7 +123,7 @@ def check_fc_in(promise: Value, observation: Observation, context: Context) -> I
 def check_pairing(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if step 1 does not pair the state of position p with the token at p + 1, at position p."""
     if promise.data != "next_token":
-        raise fail(promise.position, f"pairing takes next_token, not {promise.data!r}")
+        raise fail(promise.position, f"pairing takes next_token, not {found(promise.data)}")
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
@@ -154,7 +155,7 @@ def _mispaired(pair: Mapping[str, Any]) -> str | None:
 def check_config(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if a reader of the draft's config took another value than the one written in it."""
     if promise.data != "as_written":
-        raise fail(promise.position, f"config takes as_written, not {promise.data!r}")
+        raise fail(promise.position, f"config takes as_written, not {found(promise.data)}")
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
@@ -189,7 +190,7 @@ def check_reference(promise: Value, observation: Observation, context: Context) 
     _check_keys(promise, ("within",), ())
     within = _map(promise)["within"]
     if isinstance(within, bool) or not isinstance(within, (int, float)) or within <= 0:
-        raise fail(promise.at("within"), f"within is a relative error such as 1.0e-4, not {within!r}")
+        raise fail(promise.at("within"), f"within is a relative error such as 1.0e-4, not {found(within)}")
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
@@ -265,7 +266,7 @@ def _reads(promise: Value, observation: Observation, context: Context) -> tuple[
 def _fc(promise: Value) -> str:
     word = str(_map(promise)["fc"])
     if word not in FC:
-        raise fail(promise.at("fc"), f"fc takes once or never, not {word!r}")
+        raise fail(promise.at("fc"), f"fc takes once or never, not '{word}'")
     return word
 
 
@@ -283,7 +284,7 @@ def _check_keys(promise: Value, needed: tuple[str, ...], optional: tuple[str, ..
         raise fail(promise.position, f"expected a map of {', '.join(known)}")
     for key in promise.data:
         if key not in known:
-            raise fail(promise.at(key), f"nothing here is called {key!r}", suggest(str(key), known, "keys"))
+            raise fail(promise.at(key), f"nothing here is called '{key}'", suggest(str(key), known, "keys"))
     for key in needed:
         if key not in promise.data:
             raise fail(promise.position, f"{key} is missing")

@@ -6,16 +6,12 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from eagle_contracts.catalog import Catalog
 from eagle_contracts.cli import FAILED, OK
-from eagle_contracts.cli.project import Selection, is_pipeline, issue_json, once, planned_in_parts, planner_of, select
+from eagle_contracts.cli.project import Selection, is_pipeline, issue_json, planner_of, select
 from eagle_contracts.cli.words import JSON_HELP, Parser, failures, say_json
-from eagle_contracts.plan import Case, break_of, parameters
-from eagle_contracts.promises import promise_issues
+from eagle_contracts.inspection import contract_issues, once
 from eagle_contracts.spec.errors import SpecError, SpecIssue, in_order
-from eagle_contracts.spec.model import Contract, Pipeline
-from eagle_contracts.spec.references import Scope, resolve
-from eagle_contracts.taps import parse_taps
-from eagle_contracts.targets import twin_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,55 +39,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _mistakes(selection: Selection) -> Iterator[SpecIssue]:
-    layers: dict[Path, int | None] = {}
     for file in selection.files:
         try:
-            pipeline = selection.catalog.pipeline_beside(file)
-            if pipeline.folder not in layers:
-                depth, found = _pipeline(pipeline)
-                layers[pipeline.folder] = depth
-                yield from found
-            if file.name != pipeline.document.path.name:
-                planner = planner_of(selection.catalog, file, {})
-                contract = selection.catalog.contract(file)
-                cases, issues = planned_in_parts(planner, contract)
-                yield from issues
-                yield from _values(contract, pipeline, cases, layers[pipeline.folder])
+            if is_pipeline(file):
+                selection.catalog.pipeline_beside(file)
+            else:
+                yield from _of_contract(selection.catalog, file)
         except SpecError as error:
             yield from error.issues
 
 
-def _pipeline(pipeline: Pipeline) -> tuple[int | None, list[SpecIssue]]:
-    """Return the target's depth, if a twin can be made, and what is wrong with the configs and the claim."""
-    try:
-        layers = twin_of(pipeline).layers
-    except SpecError as error:
-        return None, list(error.issues)
-    issues: list[SpecIssue] = []
-    for environment in (None, *pipeline.environments.values()):
-        claim = environment.set.get("trained.taps") if environment else pipeline.trained.get("taps")
-        if claim is None:
-            continue
-        try:
-            parse_taps(resolve(claim, Scope(pipeline=pipeline, environment=environment)), layers)
-        except SpecError as error:
-            issues += error.issues
-    return layers, issues
-
-
-def _values(contract: Contract, pipeline: Pipeline, cases: Sequence[Case], layers: int | None) -> Iterator[SpecIssue]:
-    """Yield what is wrong with the values that the cases come to."""
-    for case in cases:
-        scope = Scope(pipeline=pipeline, environment=case.environment)
-        try:
-            parameters(case, {})
-            break_of(case)
-            if layers is None or case.is_control:
-                continue
-            for one in case.expectations:
-                yield from promise_issues(one.kind, resolve(one.value, scope), layers)
-        except SpecError as error:
-            yield from error.issues
+def _of_contract(catalog: Catalog, file: Path) -> Sequence[SpecIssue]:
+    contract, pipeline = catalog.contract(file), catalog.pipeline_beside(file)
+    return contract_issues(contract, planner_of(catalog, file, {}).cases, catalog.twin(pipeline), {})
 
 
 def _counts(selection: Selection) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import eagle_contracts
 from eagle_contracts.workers.locks import file_digest
 from eagle_contracts.workers.manifest import Manifest, write_manifest
 
@@ -197,7 +198,8 @@ def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Re
     made = Repository(pytester)
     for name in ("EAGLE_CONTRACTS_HOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOY), str((made.root / INSTALLED).parent)]))
+    package = Path(eagle_contracts.__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TOY, (made.root / INSTALLED).parent, package))))
     monkeypatch.setenv("TOY_DIARY", str(made.diary))
     return made
 

@@ -240,9 +240,9 @@ def test_the_real_width_is_held_against_config_and_checkpoint() -> None:
         ("first_step", {"reads": "slots x goal", "fc": "once"}, "a width is a product such as slots x target"),
         ("first_step", {"read": "draft", "reads": "draft", "fc": "once"}, "nothing here is called 'read'"),
         ("later_steps", "draft", "expected a map of reads, fc"),
-        ("pairing", "same_token", "pairing takes next_token, not 'same_token'"),
-        ("config", "right", "config takes as_written, not 'right'"),
-        ("reference", {"within": "close"}, "within is a relative error such as 1.0e-4, not 'close'"),
+        ("pairing", "same_token", "pairing takes next_token, not the text 'same_token'"),
+        ("config", "right", "config takes as_written, not the text 'right'"),
+        ("reference", {"within": "close"}, "within is a relative error such as 1.0e-4, not the text 'close'"),
     ],
 )
 def test_a_promise_that_cannot_be_read(kind: str, promise: object, message: str) -> None:
