@@ -84,7 +84,8 @@ def _from(document: Document, wanted: Sequence[str]) -> Iterator[SpecIssue]:
         listed = ", ".join(f"{name}: CONTRACT" for name in wanted)
         message = f"'from' must name {' and '.join(wanted)} here, not {', '.join(map(clip, sources))}"
         yield SpecIssue(position=document.at("with", "from"), message=message, hint=f"write {{{listed}}}")
-    for name, contract in sources.items():
-        if not isinstance(contract, str) or not contract:
-            message = f"'{clip(name)}' must be the name of a contract, not {show(contract)}"
-            yield SpecIssue(position=document.at("with", "from", name), message=clip(message, 200))
+    for name, named in sources.items():
+        contracts = named if isinstance(named, list) and named else [named]
+        if not all(isinstance(contract, str) and contract for contract in contracts):
+            message = f"'{clip(name)}' must be the name of a contract, or a list of names, not {show(named)}"
+            yield SpecIssue(position=document.at("with", "from", name), message=clip(message, 90))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from eagle_contracts.facts import CONCAT, DUMP, ORDER, PARITY, SERVE, Fact, State
+from eagle_contracts.facts import CONCAT, DRAFT, DUMP, ORDER, PARITY, SERVE, Fact, State
 from eagle_contracts.taps import as_hidden_states, make_tap
 
 PRECISION = ("wrong_dtype", "altered")
@@ -33,6 +33,7 @@ class _Sides:
     order: Fact | None
     concat: Fact | None
     trained: tuple[State, ...] | None
+    draft: Fact | None
 
 
 def conclude(facts: Iterable[Fact]) -> list[Conclusion]:
@@ -49,7 +50,10 @@ def _sides(facts: Sequence[Fact]) -> _Sides:
         found = [fact for fact in reversed(facts) if fact.kind == kind]
         return next((fact for fact in found if fact.fault), found[0] if found else None)
 
-    serve = {fact.environment: fact for fact in facts if fact.kind == SERVE}
+    serve: dict[str, Fact] = {}
+    for fact in (fact for fact in facts if fact.kind == SERVE):
+        if fact.write or not serve.get(fact.environment, fact).write:  # one that another item only read says nothing
+            serve[fact.environment] = fact
     dump, order, concat, parity = of(DUMP), of(ORDER), of(CONCAT), of(PARITY)
     return _Sides(
         claim=facts[0].claim,
@@ -60,6 +64,7 @@ def _sides(facts: Sequence[Fact]) -> _Sides:
         order=order,
         concat=concat,
         trained=parity.states if parity else _trained(dump, order, concat),
+        draft=of(DRAFT),
     )
 
 
@@ -113,14 +118,31 @@ def _serving(sides: _Sides, wrong: Sequence[Fact]) -> tuple[str, str]:
         names = ", ".join(fact.environment for fact in sides.serve)
         if (broken := _first_broken(sides)) is not None:
             return _breaks(broken, f"the states in training and in serving ({names}) are those that {sides.where} says")
+        if sides.draft is not None and sides.draft.fault:
+            return _draft(sides.draft, f"the states in training and in serving ({names}) are right")
         return (
             "agreed",
             f"training and serving ({names}) both give the draft {_listed(sides.claim)}, as {sides.where} says",
         )
     places = "; ".join(f"{fact.environment} gives {_listed(fact.states)} ({fact.where})" for fact in wrong)
     return "serving", (
-        f"serving is wrong: {places}, and training gave {_listed(sides.claim)}, as {sides.where} says. Write the "
-        f"{wrong[0].key or 'draft.layer_ids'} that the failing item names; do not change training"
+        f"serving is wrong: {places}, and training gave {_listed(sides.claim)}, as {sides.where} says. "
+        f"{_write(wrong)}; do not change training"
+    )
+
+
+def _write(wrong: Sequence[Fact]) -> str:
+    """Say what to write for each environment, as its failing item says; else that the item says it."""
+    told = [fact for fact in wrong if fact.write]
+    if len(told) < len(wrong):
+        return f"Write the {wrong[0].key or 'draft.layer_ids'} that the failing item names"
+    return "Write " + "; ".join(f"{fact.write} ({fact.environment})" for fact in told)
+
+
+def _draft(draft: Fact, head: str) -> tuple[str, str]:
+    """Say that the draft makes something else of the right states."""
+    return "draft", (
+        f"the draft's side is wrong: {draft.contract} in {draft.environment} is broken ({draft.fault}), and {head}"
     )
 
 
@@ -135,13 +157,20 @@ def _both_alike(sides: _Sides) -> tuple[str, str]:
         text = as_hidden_states(taps, sides.layers)
         return "claim", (
             f"the declaration at {sides.where} is wrong: training and serving both give the draft {both}, not "
-            f"{_listed(sides.claim)}. Write trained.taps: {{{text}}} there, and change neither side"
+            f"{_listed(sides.claim)}. {_write_claim(sides.where, text)}, and change neither side"
         )
     where = _stage(sides)
     return "both", (
         f"both sides are wrong in the same way: training and serving give the draft {both} where {sides.where} "
         f"declares {_listed(sides.claim)}. In training it enters at {where}"
     )
+
+
+def _write_claim(where: str, text: str) -> str:
+    """Say what to write for the claim: in its file, or in the flag that stands over it."""
+    if where.startswith("--"):
+        return f"Give {where}={{{text}}} or drop that flag"
+    return f"Write trained.taps: {{{text}}} there"
 
 
 def _training(sides: _Sides) -> tuple[str, str]:
@@ -216,6 +245,8 @@ def _without_training(sides: _Sides) -> tuple[str, str]:
         return "undecided", "undecided: neither training nor serving was observed; run the whole pipeline's contracts"
     if not wrong:
         names = ", ".join(fact.environment for fact in sides.serve)
+        if sides.draft is not None and sides.draft.fault:
+            return _draft(sides.draft, f"the states that serving ({names}) captures are those that {sides.where} says")
         return "undecided", (
             f"serving ({names}) gives {_listed(sides.claim)}, as {sides.where} says; what training gave was not "
             f"observed here, so the two sides are not compared"
@@ -241,7 +272,7 @@ def _without_serving(sides: _Sides) -> tuple[str, str]:
 
 
 def _by_environment(facts: Sequence[Fact]) -> str:
-    return ", ".join(f"{_listed(fact.states)} in {fact.environment}" for fact in facts)
+    return "; ".join(f"{_listed(fact.states)} in {fact.environment}" for fact in facts)
 
 
 def _listed(states: Sequence[State] | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from eagle_contracts.overlay_files import read_overlay
-from eagle_contracts.plan import Case
+from eagle_contracts.plan import Case, written
 from eagle_contracts.spec.model import Environment, Pipeline
 from eagle_contracts.workers.client import Launch, package_sources
 from eagle_contracts.workers.environments import Resolved, Unavailable, resolve
@@ -17,11 +17,21 @@ from eagle_contracts.workers.store import key_of, sources_digest
 
 
 class Unrunnable(Exception):
-    """A case without an observation: `status` is `error` or `unavailable`, `reason` its code."""
+    """A case without an observation: `status` is `error` or `unavailable`, `reason` its code.
 
-    def __init__(self, status: Literal["error", "unavailable"], reason: str, message: str, log: str = "") -> None:
+    `details` are lines below the message, `log` is what was printed last.
+    """
+
+    def __init__(
+        self,
+        status: Literal["error", "unavailable"],
+        reason: str,
+        message: str,
+        log: str = "",
+        details: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
-        self.status, self.reason, self.message, self.log = status, reason, message, log
+        self.status, self.reason, self.message, self.log, self.details = status, reason, message, log, details
 
 
 class EngineTable:
@@ -51,14 +61,18 @@ class EngineTable:
         found = self.environment(case.pipeline, case.environment)
         if isinstance(found, Unavailable):
             raise Unrunnable("unavailable", found.reason, found.message)
-        named = (case.environment.overlay, case.overlay)
-        overlays = tuple(read_overlay(value, case.pipeline) for value in named if value is not None)
+        named = case.environment.engine.name if case.environment.engine else ""
+        overlays = tuple(
+            {**read_overlay(value, case.pipeline.folder), "engine": named}
+            for value in (case.environment.overlay, case.overlay)
+            if value is not None
+        )
         return Engine(
             label=found.label,
             launch=Launch(command=found.command, environ=found.env),
             packages=tuple(dict.fromkeys(["eagle_contracts", case.subject.package])),
             prepare=case.subject.prepare,
-            prepare_params=case.subject.prepare_params(case.contract.with_),
+            prepare_params=case.subject.prepare_params(written(case)),
             overlays=overlays,
             identity=self._identity(found),
         )

@@ -15,8 +15,8 @@ from eagle_contracts.taps import Tap, as_hidden_states, describe
 State: TypeAlias = int | str | None
 """A stream state's k, the name of another state (`final_normed`, a sub-layer), or None for what is not identified."""
 
-SERVE, DUMP, ORDER, CONCAT, PARITY = "serve", "dump", "order", "concat", "parity"
-_KINDS = {"sglang.capture": SERVE, "sglang.dump": DUMP, "compare": PARITY}
+SERVE, DUMP, ORDER, CONCAT, PARITY, DRAFT = "serve", "dump", "order", "concat", "parity", "draft"
+_KINDS = {"sglang.capture": SERVE, "sglang.dump": DUMP, "compare": PARITY, "sglang.draft": DRAFT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ class Fact:
     is made of, `where` the place to change, `file` the code that was run. `claim` is what the pipeline declares, with
     its text and place, for a target of `layers` layers. `fault` is the first promise of its own contract that it does
     not keep, as `diagnosis: sentence`, or nothing; `promised` are the names by which a stage's result is read on.
+    `write` is what its failing item says to write, with the place.
     """
 
     pipeline: str
@@ -46,6 +47,7 @@ class Fact:
     layers: int = 0
     fault: str = ""
     promised: tuple[str, ...] = ()
+    write: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fact as plain JSON values."""
@@ -147,7 +149,7 @@ def _kind(case: Case) -> str | None:
 def _states(case: Case, kind: str, observation: Observation) -> tuple[State, ...] | None:
     if observation.refusal is not None:
         return ("refused",)
-    if kind == SERVE:
+    if kind in (SERVE, DRAFT):
         return tuple(_state(slot.report) for slot in observation.slots)
     if kind == DUMP:
         named = observation.data["named"]
@@ -224,7 +226,7 @@ def _part(part: Mapping[str, Any], number: int) -> str | None:
 def _place(case: Case, kind: str, given: Mapping[str, Value]) -> dict[str, str]:
     """Return the place that decides what was seen, and the code that was run."""
     folder = case.contract.document.shown.rpartition("/")[0]
-    if kind == SERVE:
+    if kind in (SERVE, DRAFT):
         return {"where": str(given["layer_ids"].position), "key": "draft.layer_ids"}
     if kind == DUMP:
         overlay = case.contract.with_["overlay"]

@@ -4,17 +4,7 @@ A slot is compared with every candidate by the *median over tokens* of the row's
 of attention sinks decide nothing. It is identified when the best candidate is within tolerance and at least five times
 better than the next. Runs inside workers: Python 3.10, the standard library and torch only.
 
-How a sketch keeps this fast without letting a wrong candidate win. Of every row `SKETCH_WIDTH` coordinates are drawn at
-random, from a fixed seed and independently of the data, and first only those are read. For a row with distance d the
-sampled squared distance, scaled up, has expectation d^2 *whatever the values are*, so by Markov it exceeds SAFETY^2 d^2
-with probability at most 1/SAFETY^2 = 1/9. At least half of the rows lie at or below the median error e. For all but an
-eighth of the rows to claim more than SAFETY * e, three quarters of that half would have to exceed it together, though
-they were drawn independently: a chance below 7e-9 at 32 rows and 2e-16 at 64. The denominator needs no read either, as
-|h| <= |x| + d. So one candidate is compared exactly (the declared one, or the nearest in the sample), and another is
-passed over *only* if this bound puts it beyond MARGIN times the best exact error; whatever else is left is compared
-exactly, and everything is, if that gives no clear answer. A sink channel that hides a difference from the sample makes
-the bound small, never large: it costs time, not the answer. A runner-up that was passed over has an estimated error
-(`Match.exact` is false), which is far from deciding anything.
+How a sketch keeps this fast without letting a wrong candidate win is told in `sketch`.
 """
 
 from __future__ import annotations
@@ -28,6 +18,7 @@ import torch
 from torch import Tensor
 
 from eagle_contracts.identification import Candidate, Identification, Indivisible, Match, NonFinite, Outcome, Side
+from eagle_contracts.sketch import SAFETY, SKETCH_WIDTH, sample, sampled
 
 __all__ = [
     "Candidate",
@@ -44,15 +35,14 @@ __all__ = [
 ]
 
 MARGIN: Final = 5.0
-SAFETY: Final = 3.0
-SKETCH_WIDTH: Final = 16
 EXACT_WIDTH: Final = 256  # at most this wide, or with fewer rows than below, reading everything is cheap
-SKETCH_ROWS: Final = 32
+EXACT_ROWS: Final = 32
 SINK_FACTOR: Final = 10.0
 MOST_SINKS: Final = 8
 SHOWN_VALUES: Final = 5
 CHUNK: Final = 1 << 20  # elements held as float32 at a time
-SEED: Final = 20250
+_TINY: Final = 1e-30
+_HUGE: Final = 1e18
 
 Declared = int | Literal["final_normed"] | None
 Pairs = Sequence[tuple[Candidate, Tensor]]
@@ -94,20 +84,20 @@ class Reference:
         if not pairs:
             raise ValueError("no candidates to compare with")
         self.candidates = [candidate for candidate, _ in pairs]
-        self.tensors = [tensor.detach() for _, tensor in pairs]
+        self.tensors = [_detached(tensor) for _, tensor in pairs]
         self.shape = _shape(self.tensors[0])
         self._sketch: tuple[Tensor, Tensor] | None = None
         for candidate, tensor in pairs:
             _require_shape(candidate, tensor, self.shape)
 
     def sketch(self) -> tuple[Tensor, Tensor] | None:
-        """The sampled values of all candidates [s, C, T] and their squared norms [C, T]; None if all is read anyway."""
+        """The sampled values of all candidates [C, R, s] and their norms [C, R]; None if all is to be read anyway."""
         rows, width = self.shape
-        if rows < SKETCH_ROWS or width <= EXACT_WIDTH:
+        if rows < EXACT_ROWS or width <= EXACT_WIDTH:
             return None
         if self._sketch is None:
-            sampled = _sampled(self.tensors).contiguous()
-            self._sketch = sampled, sampled.square().sum(dim=0)
+            values = sampled(self.tensors)
+            self._sketch = values, torch.linalg.vector_norm(values, dim=2).clamp_min_(_TINY)
         return self._sketch
 
     def index_of(self, declared: Declared) -> int | None:
@@ -128,35 +118,9 @@ def identify(
     second_pass: Pairs | Callable[[], Pairs] = (),
     declared: Declared = None,
 ) -> Identification:
-    """Say which candidate the slot [T, H] holds.
-
-    `second_pass` (candidates of the same shape, or a function that makes them) is looked at only if no first-pass
-    candidate is within tolerance. Pass a `Reference` to share its sketch among slots. A non-finite slot or candidate is
-    an outcome, never a comparison; candidates that the sketch rules out are searched in their sampled values only. A
-    row in which the candidate is zero counts as error 1, or 0 if the slot's is zero too. Raises ValueError if the slot
-    is not two-dimensional, or if the declared state is not a candidate.
-    """
-    reference = candidates if isinstance(candidates, Reference) else Reference(candidates)
-    target = reference.index_of(declared)
-    shape = _shape(slot)
-    base = functools.partial(Identification, tolerance=tolerance, shape=shape, expected_shape=reference.shape)
-    if shape[1] != reference.shape[1]:
-        return base(outcome="wrong_width")
-    if shape[0] != reference.shape[0] or not shape[0]:
-        return base(outcome="wrong_rows")
-    x = slot.detach().float()
-    norms = torch.linalg.vector_norm(x, dim=1)
-    if not math.isfinite(sum(norms.tolist())):
-        if found := _non_finite("slot", x):
-            return base(outcome="non_finite", non_finite=found)
-        norms = torch.linalg.vector_norm(x.double(), dim=1)
-    search = _Search(x, norms, reference, tolerance)
-    search.first_pass(target)
-    if not search.bad and search.outcome() == "unknown":
-        search.second_pass(second_pass() if callable(second_pass) else second_pass)
-    if search.bad:
-        return base(outcome="non_finite", non_finite=search.bad)
-    return _report(search, base, target)
+    """Say which candidate the slot [T, H] holds; see `identify_all`, which shares the sketch among slots."""
+    [found] = identify_all([slot], candidates, tolerance=tolerance, second_pass=second_pass, declared=[declared])
+    return found
 
 
 def identify_all(
@@ -167,50 +131,121 @@ def identify_all(
     second_pass: Pairs | Callable[[], Pairs] = (),
     declared: Sequence[Declared] = (),
 ) -> list[Identification]:
-    """Identify every slot of one forward pass; slots beyond the declared ones are identified without a declaration."""
+    """Say which candidate each slot [T, H] of one forward pass holds.
+
+    `second_pass` (candidates of the same shape, or a function that makes them) is looked at only if no first-pass
+    candidate is within tolerance. A non-finite slot or candidate is an outcome, never a comparison; candidates that the
+    sketch rules out are searched in their sampled values only. A row in which the candidate is zero counts as error 1,
+    or 0 if the slot's is zero too. Slots beyond the declared ones are identified without a declaration. Raises
+    ValueError if a slot is not two-dimensional, or if a declared state is not a candidate.
+    """
     reference = candidates if isinstance(candidates, Reference) else Reference(candidates)
     later = functools.cache(second_pass) if callable(second_pass) else second_pass
     wanted = [*declared, *[None] * (len(slots) - len(declared))]
-    return [
-        identify(slot, reference, tolerance=tolerance, second_pass=later, declared=want)
-        for slot, want in zip(slots, wanted, strict=False)
-    ]
+    begun = [_begin(slot, reference, tolerance, want) for slot, want in zip(slots, wanted, strict=False)]
+    _first_pass([one for one in begun if isinstance(one, _Search)], reference)
+    return [one if isinstance(one, Identification) else _end(one, later) for one in begun]
+
+
+def _begin(slot: Tensor, reference: Reference, tolerance: float, declared: Declared) -> _Search | Identification:
+    """Return the search of a slot that can be compared, or what it is if it cannot."""
+    target = reference.index_of(declared)
+    shape = _shape(slot)
+    base = functools.partial(Identification, tolerance=tolerance, shape=shape, expected_shape=reference.shape)
+    if shape[1] != reference.shape[1]:
+        return base(outcome="wrong_width")
+    if shape[0] != reference.shape[0] or not shape[0]:
+        return base(outcome="wrong_rows")
+    x = _detached(slot).float()
+    norms = torch.linalg.vector_norm(x, dim=1).tolist()
+    if not math.isfinite(sum(norms)):
+        if found := _non_finite("slot", x):
+            return base(outcome="non_finite", non_finite=found)
+        norms = torch.linalg.vector_norm(x.double(), dim=1).tolist()
+    return _Search(x, norms, reference, tolerance, target, base)
+
+
+def _first_pass(searches: Sequence[_Search], reference: Reference) -> None:
+    """Compare every slot with the candidates that the sketch leaves, and with all where that gives no clear answer."""
+    sketch = reference.sketch() if searches else None
+    if sketch:
+        _look(searches, *sketch)
+    for search in searches:
+        if not search.looked or not (search.bad or search.outcome() == "identified"):
+            search.compare(range(len(reference.candidates)))
+
+
+def _look(searches: Sequence[_Search], values: Tensor, sizes: Tensor) -> None:
+    """Compare each slot with one candidate, then with those that the sample does not put beyond reach of it."""
+    x = sampled([search.x for search in searches])
+    distances = torch.linalg.vector_norm(values - x[:, None], dim=3)
+    seen = distances / sizes
+    for search, own, scores in zip(searches, seen, seen.clamp(max=1.0).sum(dim=2).tolist(), strict=True):
+        if math.isfinite(sum(scores)) and max(search.norms) < _HUGE:  # else a value, or a square, may not be finite
+            search.seen, search.scores = own, scores
+            search.compare([search.nearest_seen(()) if search.declared is None else search.declared])
+    limits = torch.tensor([search.limits() for search in searches], device=distances.device)
+    beyond = (distances > limits[:, None]).sum(dim=2).tolist()
+    rows = distances.shape[2]
+    for search, counts in zip(searches, beyond, strict=True):
+        if search.looked:
+            search.compare(index for index, count in enumerate(counts) if count < rows - rows // 16)
+
+
+def _end(search: _Search, second_pass: Pairs | Callable[[], Pairs]) -> Identification:
+    if not search.bad and search.outcome() == "unknown":
+        search.second_pass(second_pass() if callable(second_pass) else second_pass)
+    return search.base(outcome="non_finite", non_finite=search.bad) if search.bad else _report(search)
 
 
 class _Search:
-    """One slot's comparisons so far: exact ones by index, first-pass candidates before those of the second pass."""
+    """One slot's comparisons so far: exact ones by index, first-pass candidates before those of the second pass.
 
-    __slots__ = ("bad", "candidates", "exact", "norms", "reference", "seen", "tensors", "tolerance", "x")
+    `seen` are the sampled errors by candidate and row, and `scores` their sums, a row that is far off counting as one:
+    a guess, which decides nothing.
+    """
 
-    def __init__(self, x: Tensor, norms: Tensor, reference: Reference, tolerance: float) -> None:
+    __slots__ = (
+        *("bad", "base", "candidates", "declared", "exact", "norms", "reference"),
+        *("scores", "seen", "tensors", "tolerance", "x"),
+    )
+
+    def __init__(
+        self,
+        x: Tensor,
+        norms: list[float],
+        reference: Reference,
+        tolerance: float,
+        declared: int | None,
+        base: Callable[..., Identification],
+    ) -> None:
         self.x, self.norms, self.reference, self.tolerance = x, norms, reference, tolerance
+        self.declared, self.base = declared, base
         self.candidates = list(reference.candidates)
         self.tensors = list(reference.tensors)
         self.exact: dict[int, _Exact] = {}
         self.seen: Tensor | None = None
+        self.scores: list[float] = []
         self.bad: NonFinite | None = None
 
-    def first_pass(self, declared: int | None) -> None:
-        sketch = self.reference.sketch()
-        if sketch and self.norms.dtype == torch.float32 and math.isfinite(float(sketch[1].sum())):
-            sampled, sizes = sketch
-            squares = (sampled - _sampled([self.x])).square_().sum(dim=0)
-            self.seen = (squares / sizes).nan_to_num_(nan=0.0, posinf=1.0)
-            self.compare([_nearest_seen(self.seen, ()) if declared is None else declared])
-            self.compare(self.within_reach(squares))
-            if self.bad or self.outcome() == "identified":
-                return
-        self.compare(range(len(self.reference.candidates)))
+    @property
+    def looked(self) -> bool:
+        """Whether the sketch was of use, so that one candidate has been compared at least."""
+        return self.seen is not None
 
-    def within_reach(self, squares: Tensor) -> list[int]:
-        """The candidates that the sample does not put beyond MARGIN times the best exact error."""
-        reach = MARGIN * min(exact.error for exact in self.exact.values())
-        if reach >= 1.0:
-            return list(range(len(squares)))
+    def limits(self) -> list[float]:
+        """How far, by sampled row, a sampled difference may be that decides nothing."""
         rows, width = self.reference.shape
-        limit = self.norms * (SAFETY * reach / (1.0 - reach) * math.sqrt(SKETCH_WIDTH / width))
-        beyond = (squares > limit.square_()).sum(dim=1).tolist()
-        return [index for index, count in enumerate(beyond) if count < rows - rows // 8]
+        chosen = sample(rows, width, self.x.device).rows
+        if self.bad or not self.looked:
+            return [math.inf] * len(chosen)
+        error = MARGIN * min(exact.error for exact in self.exact.values())
+        reach = SAFETY * error / (1.0 - error) * math.sqrt(SKETCH_WIDTH / width) if error < 1.0 else math.inf
+        return [self.norms[row] * reach for row in chosen]
+
+    def nearest_seen(self, but: Container[int]) -> int:
+        """The candidate nearest in the sample."""
+        return min((index for index in range(len(self.scores)) if index not in but), key=self.scores.__getitem__)
 
     def compare(self, indices: Iterable[int]) -> None:
         for index in indices:
@@ -224,7 +259,7 @@ class _Search:
         for candidate, tensor in pairs:
             _require_shape(candidate, tensor, self.reference.shape)
             self.candidates.append(candidate)
-            self.tensors.append(tensor.detach())
+            self.tensors.append(_detached(tensor))
             self.compare([len(self.candidates) - 1])
 
     def matches(self) -> list[Match]:
@@ -232,8 +267,8 @@ class _Search:
         found = [self.match(index) for index in self.exact]
         best = min(match.error for match in found)
         if self.seen is not None and len(found) < len(self.seen):
-            index = _nearest_seen(self.seen, self.exact)
-            estimate = max(math.sqrt(_median(self.seen[index].tolist())), MARGIN * best)
+            index = self.nearest_seen(self.exact)
+            estimate = max(_median(self.seen[index].tolist()), MARGIN * best)
             found.append(self.match(index, estimate))
         return sorted(found, key=lambda match: match.error)
 
@@ -254,21 +289,16 @@ def _clear(errors: Sequence[float]) -> bool:
     return len(errors) == 1 or (errors[0] < errors[1] and errors[0] * MARGIN <= errors[1])
 
 
-def _nearest_seen(seen: Tensor, but: Container[int]) -> int:
-    """The candidate nearest in the sample, a row that is far off counting as one: a guess, which decides nothing."""
-    scores = seen.clamp(max=1.0).sum(dim=1).tolist()
-    return min((index for index in range(len(scores)) if index not in but), key=scores.__getitem__)
-
-
-def _report(search: _Search, base: Callable[..., Identification], declared: int | None) -> Identification:
+def _report(search: _Search) -> Identification:
+    declared = search.declared
     matches = search.matches()
     nearest = min(search.exact, key=lambda index: search.exact[index].error)
     best = search.exact[nearest]
     worst = max(best.row_errors)
-    norms = search.norms.tolist()
+    norms = search.norms
     shown = {nearest} if declared is None else {nearest, declared}
     sides = {index: _side(search.tensors[index], search.exact[index].norms) for index in shown}
-    return base(
+    return search.base(
         outcome=search.outcome(),
         best=matches[0],
         second=matches[1] if len(matches) > 1 else None,
@@ -325,30 +355,17 @@ def _ratio(distance: float, norm: float) -> float:
     return distance / norm
 
 
-def _sampled(tensors: Sequence[Tensor]) -> Tensor:
-    """The sampled values [s, C, T] of C tensors [T, H], as float32."""
-    rows, width = tensors[0].shape
-    picks = _sample(rows, width, tensors[0].device)
-    block = math.gcd(width, SKETCH_WIDTH)
-    lines = torch.stack([tensor.reshape(-1, block).index_select(0, picks) for tensor in tensors])
-    return lines.view(len(tensors), rows, SKETCH_WIDTH).permute(2, 0, 1).float()
-
-
-@functools.lru_cache(maxsize=8)
-def _sample(rows: int, width: int, device: torch.device) -> Tensor:
-    """Which runs of values to read, drawn independently for each row: bad luck in one says nothing of the next."""
-    block = math.gcd(width, SKETCH_WIDTH)
-    generator = torch.Generator().manual_seed(SEED)
-    drawn = torch.randint(width // block, (rows, SKETCH_WIDTH // block), generator=generator)
-    return (drawn + torch.arange(rows)[:, None] * (width // block)).flatten().to(device)
-
-
 def _non_finite(where: str, tensor: Tensor) -> NonFinite | None:
     bad = (~torch.isfinite(tensor)).nonzero()
     if not len(bad):
         return None
     row, column = bad[0].tolist()
     return NonFinite(where=where, count=len(bad), row=row, column=column)
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    """The tensor without its graph; most have none, and to ask is cheaper than to detach."""
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 def _shape(tensor: Tensor) -> tuple[int, int]:

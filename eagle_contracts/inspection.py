@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from eagle_contracts.overlay_files import overlay_params, read_overlay
+from eagle_contracts.overlay_files import read_overlay
 from eagle_contracts.plan import Case, break_of, parameters
 from eagle_contracts.project import home_folder
 from eagle_contracts.promises import promise_issues
 from eagle_contracts.spec.document import Document
-from eagle_contracts.spec.errors import SpecError, SpecIssue, suggest
+from eagle_contracts.spec.errors import SpecError, SpecIssue
 from eagle_contracts.spec.flow import clip
 from eagle_contracts.spec.located import pick, value_at
 from eagle_contracts.spec.model import Contract, Pipeline, Value
@@ -46,7 +46,7 @@ def pipeline_issues(pipeline: Pipeline, root: Path, overrides: Overrides) -> lis
             find_lock(environment, directories, pipeline.environments)
         with _into(issues):
             if environment.overlay is not None:
-                read_overlay(environment.overlay, pipeline)
+                read_overlay(environment.overlay, pipeline.folder)
     with _into(issues):
         own_interpreters(home_folder(root))
     return once(issues)
@@ -88,7 +88,9 @@ def case_issues(case: Case, twin: Twin, overrides: Overrides) -> list[SpecIssue]
         given = parameters(case, overrides)
         request_of(case, given, twin)
     with _into(issues):
-        issues += _broken_overlay(case)
+        break_of(case)
+        if case.overlay is not None:
+            read_overlay(case.overlay, case.pipeline.folder)
     scope = Scope(pipeline=case.pipeline, environment=case.environment, overrides=overrides)
     concatenates = any(one.kind == "concat" for one in case.contract.expect)
     for one in case.expectations:
@@ -142,19 +144,3 @@ def _claim(scope: Scope, layers: int) -> list[SpecIssue]:
             with _into(issues):
                 read(lookup(key, scope, scope.pipeline.document.at("trained")), layers)
     return issues
-
-
-def _broken_overlay(case: Case) -> Iterator[SpecIssue]:
-    """Yield the overlays of a case that cannot be read, and parameters of them that a break sets but no one has."""
-    edits = break_of(case).get("overlay_params", {})
-    known = [
-        name
-        for value in (case.environment.overlay, case.overlay)
-        if value is not None
-        for name in overlay_params(value, case.pipeline)
-    ]
-    for name in edits:
-        if name not in known and case.control is not None:
-            hint = suggest(name, known, "parameters") or "a patch script has no parameters"
-            message = f"no overlay here has a parameter '{clip(name)}'"
-            yield SpecIssue(position=case.control.break_.position, message=message, hint=hint)

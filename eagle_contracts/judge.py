@@ -8,6 +8,8 @@ from dataclasses import replace
 from eagle_contracts.claim import Claim, doubt
 from eagle_contracts.engines import Unrunnable
 from eagle_contracts.facts import Claimed, Fact, facts_of
+from eagle_contracts.handoffs import advised as handoffs_advised
+from eagle_contracts.handoffs import fault_of
 from eagle_contracts.observation import Observation
 from eagle_contracts.plan import Case, environments_of, parameters
 from eagle_contracts.remedy import Try, search
@@ -31,7 +33,13 @@ def judge(case: Case, session: Session) -> Verdict:
     except SpecError as error:
         return Verdict(status="error", reason="spec", sentence=error.render())
     except Unrunnable as stopped:
-        return Verdict(status=stopped.status, reason=stopped.reason, sentence=stopped.message, log=stopped.log)
+        return Verdict(
+            status=stopped.status,
+            reason=stopped.reason,
+            sentence=stopped.message,
+            details=stopped.details,
+            log=stopped.log,
+        )
     verdict = _of_control(case, mismatches) if case.control else _of_promise(mismatches)
     facts = () if case.control else tuple(fact.to_json() for fact in _facts(case, session, seen))
     verdict = replace(
@@ -41,7 +49,22 @@ def judge(case: Case, session: Session) -> Verdict:
         engine_version=_version(case, seen),
         properties=_properties(case, seen, verdict),
     )
-    return _advised(case, session, seen, verdict) if verdict.status == "violated" and not case.control else verdict
+    if verdict.status != "violated" or case.control:
+        return verdict
+    return _with_advice_in_facts(case, _advised(case, session, seen, verdict))
+
+
+def _with_advice_in_facts(case: Case, verdict: Verdict) -> Verdict:
+    """Let the run's conclusion repeat what this item says to write."""
+    remedy = verdict.remedy
+    if remedy is None or not remedy.lists:
+        return verdict
+    write = f"{remedy.key}: {list(remedy.lists[0])} at {remedy.where.partition(', ')[0]}"
+    own = (case.contract.document.shown, case.environment.name)
+    facts = tuple(
+        {**fact, "write": write} if (fact["contract"], fact["environment"]) == own else fact for fact in verdict.facts
+    )
+    return replace(verdict, facts=facts)
 
 
 def _facts(case: Case, session: Session, seen: Seen) -> Iterator[Fact]:
@@ -56,17 +79,8 @@ def _facts(case: Case, session: Session, seen: Seen) -> Iterator[Fact]:
             session.observe(producer).observation for producer in one.upstream if producer.subject.name == "sglang.dump"
         ]
         given = parameters(one, session.overrides)
-        fault = _fault(one, session, observed)
+        fault = fault_of(one, session, observed)
         yield from facts_of(one, observed.observation, claimed, given, dumps[0] if dumps else None, fault)
-
-
-def _fault(case: Case, session: Session, seen: Seen) -> str:
-    """Return the first promise of a case's whole contract that its observation does not keep."""
-    try:
-        broken = session.mismatches(replace(case, expectations=case.contract.expect), seen)
-    except SpecError:
-        return ""
-    return f"{broken[0].diagnosis or 'inconclusive'}: {broken[0].sentence}" if broken else ""
 
 
 def _of_promise(mismatches: Sequence[Mismatch]) -> Verdict:
@@ -141,7 +155,7 @@ def _properties(case: Case, seen: Seen, verdict: Verdict) -> dict[str, str]:
 def _advised(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verdict:
     """Add what to write instead, and what to run then."""
     if case.subject.remedy is None:
-        return verdict
+        return handoffs_advised(case, session, seen, verdict)
     parameter, key = case.subject.remedy
     written = case.contract.with_[parameter]
     if not isinstance(written.data, Ref):
@@ -226,9 +240,12 @@ def _where(case: Case, session: Session, given: dict[str, Value], parameter: str
     if others and referred and ids is not None and own.data != ids and not _is_own(case, key):
         place = f"{case.environment.position}, as set: {{{key}: {ids}}} of environment {case.environment.name}"
         return f"{place} alone ({own.position} is read by {', '.join(others)} too)"
+    place = str(own.position)
     if key in case.environment.set:
-        return f"{own.position}, environment {case.environment.name}"
-    return str(own.position)
+        place = f"{own.position}, environment {case.environment.name}"
+    if key in session.overrides and ids is not None and own.data == ids:
+        return f"{place}, where it stands already: drop the flag"
+    return place
 
 
 def _is_own(case: Case, key: str) -> bool:

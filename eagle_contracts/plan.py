@@ -8,12 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from eagle_contracts.overlay_files import overlay_params
 from eagle_contracts.spec.errors import SpecError, SpecIssue, fail, suggest
 from eagle_contracts.spec.flow import clip, found
 from eagle_contracts.spec.model import Contract, Control, Environment, Expectation, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.subjects.protocol import Subject
 from eagle_contracts.subjects.registry import subject_named
+
+RUN_SETS = "folder"
+"""The overlay parameter that every run sets itself: where a dump's files go."""
 
 Siblings = Callable[[str, Value], Contract]
 """Finds another contract of the same pipeline by name; the value is where it is named."""
@@ -43,7 +47,7 @@ class Case:
     @property
     def overlay(self) -> Value | None:
         """The overlay that the contract itself puts on the engine."""
-        return self.contract.with_.get("overlay")
+        return written(self).get("overlay")
 
     @property
     def upstream(self) -> tuple[Case, ...]:
@@ -96,7 +100,10 @@ class Planner:
         environments = environments_of(contract.in_, self.pipeline) if contract.in_ else [None]
         out = []
         for environment in environments:
-            choices = [self._producers(name, source, environment, (*trail, contract.name)) for name, source in sources]
+            choices = [
+                [base for source in read for base in self._producers(source, environment, (*trail, contract.name))]
+                for _, read in sources
+            ]
             for chosen in itertools.product(*choices):
                 producers = dict(zip((name for name, _ in sources), chosen, strict=True))
                 place = environment or next(iter(producers.values())).environment
@@ -112,34 +119,56 @@ class Planner:
                 )
         return out
 
-    def _sources(self, contract: Contract) -> list[tuple[str, Contract]]:
+    def _sources(self, contract: Contract) -> list[tuple[str, list[Contract]]]:
+        """Return the contracts that `from` names, by the name that it gives what is read: one, or any of a list."""
         value = contract.with_.get("from")
-        found: list[tuple[str, Contract]] = []
+        found: list[tuple[str, list[Contract]]] = []
         issues: list[SpecIssue] = []
         if value is None or not isinstance(value.data, dict):
             return found
-        for name, producer in value.data.items():
+        for name in value.data:
             try:
-                found.append((str(name), self.siblings(str(producer), value.child(name))))
+                found.append((str(name), self._named(value.child(name))))
             except SpecError as error:
                 issues += error.issues
         if issues:
             raise SpecError(issues)
         return found
 
-    def _producers(
-        self, name: str, contract: Contract, environment: Environment | None, trail: tuple[str, ...]
-    ) -> list[Case]:
+    def _named(self, value: Value) -> list[Contract]:
+        if not isinstance(value.data, list):
+            return [self.siblings(str(value.data), value)]
+        entries = [value.child(index) for index in range(len(value.data))]
+        for index, entry in enumerate(entries):
+            if entry.data in value.data[:index]:
+                raise fail(entry.position, f"{entry.data} is named twice here: each contract makes items of its own")
+        return [self.siblings(str(entry.data), entry) for entry in entries]
+
+    def _producers(self, contract: Contract, environment: Environment | None, trail: tuple[str, ...]) -> list[Case]:
         """Return the producer in the consumer's own environment if it runs there, else in each of its own."""
         bases = self._bases(contract, trail)
         same = [base for base in bases if environment is not None and base.environment.name == environment.name]
         return same or bases
 
     def _name(self, what: str, base: Case) -> str:
-        """Return `what[environment]`, with producers' environments where they differ."""
+        """Return `what[environment]`, with producers' environments where they differ.
+
+        A contract that `from` names after others in a list stands there too: adding one leaves all ids as they are.
+        """
         own = [] if not base.contract.in_ else [base.environment.name]
         names = dict.fromkeys([*own, *(producer.environment.name for producer in base.producers.values())])
-        return f"{what}[{','.join(self.labels.get(name, name) for name in names)}]"
+        shown = [self.labels.get(name, name) for name in names]
+        return f"{what}[{','.join([*shown, *_named_later(base)])}]"
+
+
+def _named_later(base: Case) -> list[str]:
+    source = base.contract.with_.get("from")
+    lists = source.data if source is not None and isinstance(source.data, dict) else {}
+    return [
+        producer.contract.name
+        for name, producer in base.producers.items()
+        if isinstance(lists[name], list) and lists[name][0] != producer.contract.name
+    ]
 
 
 def environments_of(names: Sequence[str], pipeline: Pipeline) -> list[Environment]:
@@ -166,9 +195,44 @@ def break_of(case: Case) -> dict[str, Any]:
         content = broken.edits[0][1]
         return {"break": {broken.verb: list(content) if isinstance(content, tuple) else content}}
     edits = {path.removeprefix("overlay."): data for path, data in broken.edits if path.startswith("overlay.")}
-    if edits and case.overlay is None and case.environment.overlay is None:
-        raise fail(broken.position, "there is no overlay here to break")
-    return {"overlay_params": edits} if edits else {}
+    return {"overlay_params": _overlay_edits(case, edits)} if edits else {}
+
+
+def _overlay_edits(case: Case, edits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the overlay's parameters as a break leaves them; raises `SpecError` where there is nothing to break."""
+    assert case.control is not None
+    broken = case.control.break_
+    params = _overlay_params(case)
+    out = {}
+    for name, data in edits.items():
+        if name == RUN_SETS:
+            raise fail(broken.position, f"overlay.{name} cannot be broken: each run puts its own folder there")
+        if name not in params:
+            hint = suggest(f"overlay.{name}", [f"overlay.{known}" for known in params if known != RUN_SETS], "paths")
+            raise fail(broken.position, f"no overlay here has '{name}' in its PARAMS", hint)
+        value = Value(data=params[name], position=broken.position)
+        out[name] = _shifted(value, data, case.control) if broken.verb == "shift" else data
+    return out
+
+
+def _overlay_params(case: Case) -> dict[str, Any]:
+    """Return the `PARAMS` of a case's overlays, the contract's own last."""
+    assert case.control is not None
+    values = [value for value in (case.environment.overlay, case.overlay) if value is not None]
+    if not values:
+        raise fail(case.control.break_.position, "there is no overlay here to break")
+    return {name: data for value in values for name, data in overlay_params(value, case.pipeline.folder).items()}
+
+
+def written(case: Case) -> dict[str, Value]:
+    """Return `with` as a case runs it: what a control's break sets stands in place of what is written there."""
+    given = dict(case.contract.with_)
+    if case.control is not None and case.control.break_.verb == "set":
+        position = case.control.break_.position
+        for path, data in case.control.break_.edits:
+            if path.startswith("with."):
+                given[path.removeprefix("with.")] = Value(data=data, position=position)
+    return given
 
 
 def widths_of(pipeline: Pipeline) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="stop before anything runs unless these are there: gpu, an environment, an engine or a package",
     )
+    group.addoption(
+        "--contracts-timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=None,
+        help="how long one observation may take (default: 120)",
+    )
     parser.addini("contracts_paths", "where contracts are, relative to rootdir", type="args", default=["contracts"])
 
 
@@ -44,7 +52,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(ContractRun(config), "eagle_contracts.run")
         return
-    for option in ("--contracts-set", "--contracts-fresh", "--contracts-strict", "--contracts-require"):
+    for option in (
+        "--contracts-set",
+        "--contracts-fresh",
+        "--contracts-strict",
+        "--contracts-require",
+        "--contracts-timeout",
+    ):
         if config.getoption(option) not in (None, False, []):
             raise pytest.UsageError(f"{option} changes a contracts run: give --contracts too")
 
@@ -72,3 +86,14 @@ def _holds_contracts(path: Path) -> bool:
 
 def _has_pipeline(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("pipeline.yaml", "pipeline.yml"))
+
+
+def _seconds(text: str) -> float:
+    """Read a time limit; argparse turns the exception into a usage error that names the flag."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number of seconds above 0 is wanted, not '{text}'")
+    return seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from eagle_contracts.checks.draft import FC
+from eagle_contracts.checks.draft_promises import FACTORS, read_promise
 from eagle_contracts.checks.stability import VARIANTS
 from eagle_contracts.spec.errors import SpecError, SpecIssue, suggest
 from eagle_contracts.spec.flow import clip, found, show
@@ -12,7 +12,6 @@ from eagle_contracts.spec.model import Value
 from eagle_contracts.taps import CONVENTIONS, Tap, as_hidden_states, parse_tap, parse_taps
 
 ROWS = "one_per_token"
-FACTORS = ("slots", "target")
 
 
 def taps_promised(kind: str, value: Value, layers: int) -> tuple[tuple[str, tuple[Tap, ...]], ...]:
@@ -27,6 +26,33 @@ def taps_promised(kind: str, value: Value, layers: int) -> tuple[tuple[str, tupl
     if not isinstance(value.data, Mapping) or any(key in CONVENTIONS for key in value.data):
         return (("", parse_taps(value, layers)),)
     return tuple((str(group), _group(value.child(group), layers)) for group in value.data)
+
+
+def states_promised(kind: str, value: Value, layers: int) -> list[int | str] | dict[str, int | str] | None:
+    """Return the states of a resolved promise as plain data: a list for slots, a map for a dump's files.
+
+    None for a promise that is about no states; raises `SpecError` for taps that name no state or two.
+    """
+    if kind == "first_step":
+        value, kind = (value.child("slots"), "slots") if _has(value, "slots") else (value, "")
+    groups = taps_promised(kind, value, layers)
+    if not groups:
+        return None
+    if groups[0][0] == "":
+        return [_plain(tap) for tap in groups[0][1]]
+    files: dict[str, int | str] = {}
+    for group, taps in groups:
+        names = [f"{group}_{n}" for n in range(len(taps))] if _is_list(value.child(group)) else [group]
+        files |= {name: _plain(tap) for name, tap in zip(names, taps, strict=True)}
+    return files
+
+
+def _has(value: Value, key: str) -> bool:
+    return isinstance(value.data, Mapping) and key in value.data
+
+
+def _plain(tap: Tap) -> int | str:
+    return "final_normed" if tap.k is None else tap.k
 
 
 def both_readings(taps: Sequence[Tap], layers: int) -> str:
@@ -46,6 +72,7 @@ def promise_issues(kind: str, value: Value, layers: int, *, concatenates: bool =
         message = "a width alone is of what concat promises, and nothing here does"
         yield SpecIssue(position=value.position, message=message, hint=hint)
     try:
+        read_promise(kind, value)
         taps_promised(kind, value, layers)
     except SpecError as error:
         yield from error.issues
@@ -100,11 +127,11 @@ def _width(value: Value) -> Iterator[SpecIssue]:
         yield from _product(part)
 
 
-def _product(value: Value, *more: str) -> Iterator[SpecIssue]:
+def _product(value: Value) -> Iterator[SpecIssue]:
     words = "" if isinstance(value.data, (list, bool)) else str(value.data)
-    if words not in more and not all(word in FACTORS or word.isdecimal() for word in words.split(" x ")):
+    if not all(word in FACTORS or word.isdecimal() for word in words.split(" x ")):
         message = f"a width is a product such as slots x target, not {found(value.data)}"
-        hint = suggest(words, (" x ".join(FACTORS), *FACTORS, *more), "products")
+        hint = suggest(words, (" x ".join(FACTORS), *FACTORS), "products")
         yield SpecIssue(position=value.position, message=message, hint=hint)
 
 
@@ -120,46 +147,6 @@ def _variants(value: Value) -> Iterator[SpecIssue]:
             yield SpecIssue(position=value.at(index), message=clip(message, 90), hint=near)
 
 
-def _keys(value: Value, needed: Sequence[str], optional: Sequence[str] = ()) -> Iterator[SpecIssue]:
-    known = [*needed, *optional]
-    data = value.data if isinstance(value.data, Mapping) else None
-    if data is None:
-        message = f"expected a map of {', '.join(known)}, not {found(value.data)}"
-        yield SpecIssue(position=value.position, message=message)
-        return
-    for key in data:
-        if key not in known:
-            hint = suggest(str(key), known, "keys")
-            yield SpecIssue(position=value.at(key), message=f"unknown key '{clip(str(key))}'", hint=hint)
-    for key in needed:
-        if key not in data:
-            yield SpecIssue(position=value.position, message=f"'{key}' is missing")
-
-
-def _step(value: Value) -> Iterator[SpecIssue]:
-    yield from _keys(value, ("reads", "fc"), ("slots",))
-    data = value.data if isinstance(value.data, Mapping) else {}
-    if "reads" in data:
-        yield from _product(value.child("reads"), "draft")
-    if "fc" in data and data["fc"] not in FC:
-        message = f"fc takes {' or '.join(FC)}, not {found(data['fc'])}"
-        yield SpecIssue(position=value.at("fc"), message=message, hint=suggest(str(data["fc"]), FC, "words"))
-
-
-def _later(value: Value) -> Iterator[SpecIssue]:
-    yield from _step(value)
-    if isinstance(value.data, Mapping) and "slots" in value.data:
-        yield SpecIssue(position=value.at("slots"), message="later_steps says nothing of slots: they are of first_step")
-
-
-def _reference(value: Value) -> Iterator[SpecIssue]:
-    yield from _keys(value, ("within",))
-    within = value.data.get("within", 1.0) if isinstance(value.data, Mapping) else 1.0
-    if isinstance(within, bool) or not isinstance(within, (int, float)) or not within > 0:
-        message = f"within is a relative error such as 1.0e-4, not {found(within)}"
-        yield SpecIssue(position=value.at("within"), message=message)
-
-
 _FORMS: Mapping[str, Callable[[Value], Iterator[SpecIssue]]] = {
     "slots": _slots,
     "rows": _word("rows", ROWS),
@@ -169,15 +156,12 @@ _FORMS: Mapping[str, Callable[[Value], Iterator[SpecIssue]]] = {
     "width": _width,
     "unchanged_by": _variants,
     "same": _same,
-    "first_step": _step,
-    "later_steps": _later,
-    "fc_in": _product,
-    "pairing": _word("pairing", "next_token"),
-    "config": _word("config", "as_written"),
-    "reference": _reference,
 }
 
 
 def _group(value: Value, layers: int) -> tuple[Tap, ...]:
-    many = isinstance(value.data, Mapping) and any(isinstance(part, list) for part in value.data.values())
-    return parse_taps(value, layers) if many else (parse_tap(value, layers),)
+    return parse_taps(value, layers) if _is_list(value) else (parse_tap(value, layers),)
+
+
+def _is_list(value: Value) -> bool:
+    return isinstance(value.data, Mapping) and any(isinstance(part, list) for part in value.data.values())

@@ -11,6 +11,7 @@ import pytest
 from eagle_contracts.catalog import PIPELINES, unreadable_beside
 from eagle_contracts.judge import judge
 from eagle_contracts.plan import Case, Planner
+from eagle_contracts.report.columns import fit
 from eagle_contracts.report.terminal import render
 from eagle_contracts.spec.errors import SpecError, fail
 from eagle_contracts.spec.model import Contract
@@ -68,7 +69,7 @@ class ContractFile(pytest.File):
         try:
             items = list(self._items())
         except SpecError as error:
-            yield from self._mistake(self.run.told(error, self.path))
+            yield from self._mistake(fit(self.run.told(error, self.path)))
             return
         yield from items
         for path in unreadable_beside(self.path.parent) if self._is_pipeline() else ():
@@ -123,10 +124,18 @@ def present(report: pytest.TestReport, item: pytest.Item, error: BaseException |
 
     pytest asks an item how to show an exception of its call only, and a verdict may come from set-up.
     """
-    if isinstance(error, NotPassed):
-        report.longrepr = cast(Any, Shown(error.text, report.location[0], report.location[1] or 0))
+    text = error.text if isinstance(error, NotPassed) else _stopped(item, error)
+    if text:
+        report.longrepr = cast(Any, Shown(text, report.location[0], report.location[1] or 0))
     elif report.skipped and isinstance(item, ContractItem) and isinstance(report.longrepr, tuple):
         report.longrepr = (str(item.path), item.case.contract.in_position.line, report.longrepr[2])
+
+
+def _stopped(item: pytest.Item, error: BaseException | None) -> str:
+    """Say that an item was failed from outside while it waited, as pytest-timeout does; our frames tell nobody that."""
+    if not isinstance(item, ContractItem) or not isinstance(error, pytest.fail.Exception):
+        return ""
+    return f"error(interrupted): {error.msg}; {item.run.session.waiting.interrupted or 'nothing was waited for'}"
 
 
 class MistakeItem(pytest.Item):
@@ -157,6 +166,7 @@ class ContractItem(pytest.Item):
         super().__init__(**kwargs)
         self.case, self.run = case, run
         self._verdict: Verdict | None = None
+        self._is_rerun = False
         self.facts: tuple[Mapping[str, Any], ...] = ()
         self.add_marker("contract")
         if case.is_control:
@@ -165,17 +175,21 @@ class ContractItem(pytest.Item):
             self.add_marker(mark)
 
     def setup(self) -> None:
-        """Judge the case."""
+        """Judge the case; a rerun asks the engine again where it gave no result, and for nothing else."""
+        if self._is_rerun:
+            self.run.session.forget_failures()
+        self._is_rerun = True
         self._verdict = judge(self.case, self.run.session)
         self.facts = self._verdict.facts
         properties = self._verdict.properties or {"contract": self.case.contract.name}
+        self.user_properties[:] = [pair for pair in self.user_properties if pair[0] not in properties]
         self.user_properties.extend(properties.items())
         if self._verdict.status == "error":
             raise NotPassed(render(self._verdict))
         if self._verdict.status == "unavailable" and not self.run.strict:
             pytest.skip(f"unavailable({self._verdict.reason}): {self._verdict.sentence}")
         self._expect_known_violation(self._verdict)
-        # Where warnings are errors, this one must not stand in the place of a violation.
+        # Where it fails it has been shown that it can, and the warning, made an error, would hide the diagnosis.
         if self._verdict.status == "passed" and not self.case.contract.must_catch and not self.run.strict:
             self._warn_unproven()
 

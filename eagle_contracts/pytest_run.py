@@ -17,13 +17,19 @@ from eagle_contracts.catalog import PIPELINES, SUFFIXES, Catalog, is_loop, spec_
 from eagle_contracts.facts import Fact
 from eagle_contracts.plan import Case
 from eagle_contracts.pytest_items import ContractFile, ContractItem, MistakeItem, Shown, present
-from eagle_contracts.report.summary import write_summary
+from eagle_contracts.pytest_news import News
+from eagle_contracts.report.columns import fit, wrapped
+from eagle_contracts.report.summary import write_reasons, write_summary
 from eagle_contracts.requirements import missing, wanted_in
 from eagle_contracts.session import Session
 from eagle_contracts.spec.errors import SpecError, SpecIssue
 from eagle_contracts.spec.model import Value
 from eagle_contracts.spec.overrides import parse_overrides
+from eagle_contracts.workers.client import CALL_SECONDS
 
+NOTHING_CHECKED = (
+    "contracts: no check was executed (none selected, or every environment unavailable: see -rs), so this run fails"
+)
 FACTS = "eagle_contracts_facts"
 """The attribute of a report that carries facts from an xdist worker to the process that concludes."""
 
@@ -46,9 +52,14 @@ class ContractRun:
         self._facts: list[Fact] = []
         self._told: dict[str, str] = {}
         self._listed: list[str] = []
+        self._started: set[str] = set()
+        self._unavailable: dict[str, None] = {}
         self.strict: bool = config.getoption("--contracts-strict")
         self._since = _since(config)
-        self.session = Session(config.rootpath, self.overrides, since=self._since)
+        limit = config.getoption("--contracts-timeout") or CALL_SECONDS
+        self.session = Session(config.rootpath, self.overrides, since=self._since, call_seconds=limit)
+        self._news = News(config)
+        self.session.waiting.say = self._news.say
         given = config.getoption("file_or_dir")
         if not given:
             config.args[:] = self._default_arguments()
@@ -88,6 +99,7 @@ class ContractRun:
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a process of pytest-xdist when the run began, so that `--contracts-fresh` observes once for them all."""
         node.workerinput[SINCE] = self._since
+        self._news.follow(node)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take every YAML file under a contracts path, beside or below a pipeline, or named on the command line."""
@@ -161,7 +173,7 @@ class ContractRun:
         if not self.overrides:
             return []
         listed = ", ".join(f"{key}={_flow(value)}" for key, value in self.overrides.items())
-        return [f"contracts: overridden for every pipeline: {listed}; negative controls are not run"]
+        return wrapped(f"contracts: overridden for every pipeline: {listed}; negative controls are not run")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -171,16 +183,19 @@ class ContractRun:
             return
         if session.testsfailed and not self._config.getoption("continue_on_collection_errors"):
             return
-        labels = self.session.start(cases)
-        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
-        if labels and terminal is not None:
-            terminal.write_line(f"contracts: starting {', '.join(labels)} (an import takes several seconds)")
+        self._say_starting(self.session.start(cases))
+
+    def _say_starting(self, labels: list[str]) -> None:
+        new = [label for label in labels if label not in self._started]
+        self._started.update(new)
+        if new:
+            self._news.say(f"starting {', '.join(new)} (an import takes several seconds)")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Queue the next item's observation while this one is judged; with xdist nobody knows more than the next."""
         if self._is_xdist_worker:
-            self.session.prefetch(_cases([item, *([nextitem] if nextitem else [])]))
+            self._say_starting(self.session.start(_cases([item, *([nextitem] if nextitem else [])])))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -202,10 +217,13 @@ class ContractRun:
             self._facts.append(Fact.from_json(fact))
         if report.when == "call" and any(name == "contract" for name, _ in report.user_properties):
             self._checks += 1
+        if hasattr(report, FACTS) and report.skipped and isinstance(report.longrepr, tuple):
+            self._unavailable[report.longrepr[2].removeprefix("Skipped: ")] = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run that executed no check: a green run that checked nothing is what this tool exists against."""
+        self._news.close()
         if self._listed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self._is_xdist_worker or self._config.getoption("collectonly"):
@@ -219,17 +237,16 @@ class ContractRun:
         for text in self._listed:
             terminalreporter.write_line(text, red=True)
         if self._nothing_checked:
-            terminalreporter.write_line(
-                "contracts: no check was executed (none selected, or every environment unavailable: see -rs), so this "
-                "run fails",
-                red=True,
-            )
+            for line in wrapped(NOTHING_CHECKED):
+                terminalreporter.write_line(line, red=True)
+            write_reasons(list(self._unavailable), terminalreporter.write_line)
 
         write_summary(self._facts, terminalreporter.write_line, terminalreporter.section)
 
     def pytest_unconfigure(self) -> None:
         """End all workers."""
         self.session.close()
+        self._news.close()
 
 
 def _since(config: pytest.Config) -> float:
@@ -243,7 +260,7 @@ def _overrides(config: pytest.Config) -> Mapping[str, Value]:
     try:
         return parse_overrides(config.getoption("--contracts-set"))
     except SpecError as error:
-        raise pytest.UsageError(error.render()) from error
+        raise pytest.UsageError(fit(error.render())) from error
 
 
 def _cases(items: list[pytest.Item]) -> list[Case]:

@@ -10,63 +10,109 @@ from pathlib import Path
 from typing import Any
 
 FC = ("fc.weight", "model.fc.weight")
+IDS, COUNT, INDEX = "eagle_aux_hidden_state_layer_ids", "num_aux_hidden_states", "model.safetensors.index.json"
+_DEFAULT = 3
+"""How many states SGLang's draft classes take where nothing says it."""
 _MOST_HEADER = 100 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealWidth:
-    """How many values `fc` reads for a token, and the file that says so."""
+    """How many values `fc` reads for a token, and the file that says so; None for a checkpoint without `fc`."""
 
-    width: int
+    width: int | None
     where: str
 
 
 def fc_widths(config: Path, hidden: int | None) -> tuple[RealWidth, ...]:
-    """Return the width by a draft's config.json, and by the checkpoint beside it if there is one.
+    """Return the width by each place of a draft's config.json that says it, and by the checkpoint beside it, if any.
 
-    `hidden` is the target's hidden size, where the draft's config does not repeat it. What cannot be read is left out
-    of the answer only if it is not there: a damaged header raises `ValueError`.
+    A config that does not say how wide the target is means a target as wide as the draft, as engines take it; `hidden`
+    is the target's hidden size, for a config that has neither. Damaged files raise `ValueError`.
     """
     return (*_by_config(config, hidden), *_by_checkpoint(config.parent))
 
 
+def draft_hidden(config: Path) -> int | None:
+    """Return the real draft's own hidden size; None where its config has none, or cannot be read."""
+    try:
+        size = _map(config).get("hidden_size")
+    except (OSError, ValueError):
+        return None
+    return size if isinstance(size, int) else None
+
+
 def _by_config(path: Path, hidden: int | None) -> Iterator[RealWidth]:
-    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    count = _states(config)
-    given = config.get("target_hidden_size") or hidden or config.get("hidden_size")
+    config = _map(path)
+    given = config.get("target_hidden_size") or config.get("hidden_size") or hidden
     if isinstance(given, int):
-        yield RealWidth(width=count * given, where=path.name)
+        for count, key in _states(config):
+            yield RealWidth(width=count * given, where=f"{path.name} ({key})" if key else path.name)
 
 
-def _states(config: Mapping[str, Any]) -> int:
-    """Return how many states the config names: a count, a list inside `eagle_config`, or one at the top; else 3."""
-    count = config.get("num_aux_hidden_states")
-    if isinstance(count, int):
-        return count
+def _states(config: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """Return how many states the config names, each with the key that does: a count, and lists of ids; else three."""
     nested = config.get("eagle_config")
-    places = [nested if isinstance(nested, Mapping) else {}, config]
-    lists = [place.get("eagle_aux_hidden_state_layer_ids") for place in places]
-    return next((len(one) for one in lists if isinstance(one, list) and one), 3)
+    inside = nested if isinstance(nested, Mapping) else {}
+    named = [(config.get(COUNT), COUNT), (inside.get(IDS), f"eagle_config.{IDS}"), (config.get(IDS), IDS)]
+    counts = [(len(one) if isinstance(one, list) else one, key) for one, key in named if one]
+    return [(n, key) for n, key in counts if isinstance(n, int) and not isinstance(n, bool)] or [(_DEFAULT, "")]
 
 
 def _by_checkpoint(folder: Path) -> Iterator[RealWidth]:
-    for file in sorted(folder.glob("*.safetensors")):
-        header = read_header(file)
-        for name in FC:
-            if name in header:
-                yield RealWidth(width=int(header[name]["shape"][1]), where=f"{file.name} ({name})")
+    files = _files(folder)
+    found = [
+        (file, name, header[name]) for file in files for header in [read_header(file)] for name in FC if name in header
+    ]
+    for file, name, entry in found:
+        yield RealWidth(width=_columns(file, name, entry), where=f"{file.name} ({name})")
+    if files and not found:
+        yield RealWidth(width=None, where=f"{', '.join(file.name for file in files[:3])} has no {min(FC)}")
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return a checkpoint's files: those that its index names for `fc`, if it has one that does; else all."""
+    if not (folder / INDEX).is_file():
+        return sorted(folder.glob("*.safetensors"))
+    places = _map(folder / INDEX).get("weight_map")
+    if not isinstance(places, dict):
+        raise ValueError(f"{INDEX} has no weight_map")
+    named = sorted({str(file) for name, file in places.items() if name in FC} or set(map(str, places.values())))
+    for file in named:
+        if Path(file).name != file or not (folder / file).is_file():
+            raise ValueError(f"{INDEX} names {file}, and there is no such file beside it")
+    return [folder / file for file in named]
+
+
+def _columns(file: Path, name: str, entry: Any) -> int:
+    shape = entry.get("shape") if isinstance(entry, dict) else None
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(size) is int and size > 0 for size in shape):
+        raise ValueError(f"{file.name} gives {name} no shape of two whole numbers")
+    return int(shape[1])
+
+
+def _map(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name} cannot be read as JSON") from error
+    if not isinstance(data, dict):
+        raise ValueError(f"{path.name} holds no map")
+    return data
 
 
 def read_header(file: Path) -> dict[str, Any]:
     """Return a safetensors file's header: each tensor's type, shape and place; raises `ValueError` if it is damaged."""
     with file.open("rb") as stream:
         start = stream.read(8)
+        if start == b"version ":
+            raise ValueError(f"{file.name} is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`")
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
         if not 2 <= length <= min(_MOST_HEADER, file.stat().st_size - 8):
             raise ValueError(f"{file.name} is no safetensors file: its header would be {length} bytes long")
         try:
             header = json.loads(stream.read(length))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{file.name} is no safetensors file: its header is no JSON") from error
     if not isinstance(header, dict):
         raise ValueError(f"{file.name} is no safetensors file: its header is no map")

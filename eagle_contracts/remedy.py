@@ -11,6 +11,7 @@ from eagle_contracts.taps import Tap
 OFFSETS = (0, -1, 1)
 MOST_TRIES = 15
 Try = Callable[[list[int]], Observation | None]
+Gives = Callable[[Observation | None, Sequence[int | None]], bool]
 
 
 def candidates(wanted: Sequence[int]) -> Iterator[list[int]]:
@@ -34,10 +35,13 @@ def _rotations(ids: list[int]) -> list[list[int]]:
     return [ids[i:] + ids[:i] for i in range(1, len(ids))]
 
 
-def search(taps: Sequence[Tap], run: Try, skip: Sequence[object] = ()) -> tuple[list[int] | None, int]:
+def search(
+    taps: Sequence[Tap], run: Try, skip: Sequence[object] = (), gives: Gives | None = None
+) -> tuple[list[int] | None, int]:
     """Return the first list with which the engine gives exactly the wanted states, and how many lists were run.
 
-    `run` makes the observation for a list, or returns None where there is none; `skip` are lists known not to work.
+    `run` makes the observation for a list, or returns None where there is none; `skip` are lists known not to work, and
+    `gives` tells whether an observation holds the wanted states (default: a capture's slots do).
     """
     ks = [tap.k for tap in taps]
     wanted = [k for k in ks if k is not None]
@@ -46,7 +50,7 @@ def search(taps: Sequence[Tap], run: Try, skip: Sequence[object] = ()) -> tuple[
     tried = 0
     for ids in itertools.islice(_new(candidates(wanted), skip), MOST_TRIES):
         tried += 1
-        if gives(run(ids), ks):
+        if (gives or captures)(run(ids), ks):
             return ids, tried
     return None, tried
 
@@ -59,7 +63,7 @@ def _new(lists: Iterator[list[int]], skip: Sequence[object]) -> Iterator[list[in
             yield ids
 
 
-def gives(observation: Observation | None, wanted: Sequence[int | None]) -> bool:
+def captures(observation: Observation | None, wanted: Sequence[int | None]) -> bool:
     """Tell whether an observation holds exactly the wanted states, slot by slot, each identified."""
     if observation is None or observation.refusal is not None or len(observation.slots) != len(wanted):
         return False

@@ -11,27 +11,34 @@ from pathlib import Path
 from typing import Any
 
 from eagle_contracts.checks import CHECKS, Context
-from eagle_contracts.checks.slots import is_grouped
 from eagle_contracts.engines import EngineTable, Unrunnable
+from eagle_contracts.failures import unrunnable
 from eagle_contracts.inspection import case_issues, request_of
 from eagle_contracts.observation import Observation, Refusal, observation_from_json
 from eagle_contracts.plan import Case, break_of, parameters, widths_of
 from eagle_contracts.project import home_folder
-from eagle_contracts.real_draft import RealWidth, fc_widths
-from eagle_contracts.spec.errors import SpecError, SpecIssue, fail
+from eagle_contracts.promises import states_promised
+from eagle_contracts.real_draft import draft_hidden
+from eagle_contracts.spec.errors import SpecError, SpecIssue
 from eagle_contracts.spec.model import Environment, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.taps import Tap, parse_taps
-from eagle_contracts.targets import twin_of
+from eagle_contracts.targets import real_fc_of, twin_of
 from eagle_contracts.twin import Twin
 from eagle_contracts.verdict import Mismatch
-from eagle_contracts.workers.client import Answer, Failure
+from eagle_contracts.waiting import Waiting
+from eagle_contracts.workers.client import CALL_SECONDS, Answer, Failure
 from eagle_contracts.workers.environments import Resolved
 from eagle_contracts.workers.pool import Call, Engine, Pool, Result
 from eagle_contracts.workers.store import Store, is_for_this_run, is_full, key_for_this_run, key_of
 
 ORACLE_TOLERANCE = 1e-5
 """How far an engine's own stream may be from transformers' on a float32 twin before no verdict is given."""
+
+
+COMPARING = "comparing the engine's own states with transformers'"
+NOT_KEYED = ("folder", "inputs", "roots", "stage_folder")
+"""Parameters that are places of this machine: what they hold is keyed by its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +78,20 @@ class Session:
     """Everything that cases of one run share; workers start when first needed and end with `close`."""
 
     def __init__(
-        self, root: Path, overrides: Mapping[str, Value], pool: Pool | None = None, *, since: float = 0.0
+        self,
+        root: Path,
+        overrides: Mapping[str, Value],
+        pool: Pool | None = None,
+        *,
+        since: float = 0.0,
+        call_seconds: float = CALL_SECONDS,
     ) -> None:
         self.root, self.overrides = root, overrides
         self.home = home_folder(root)
         self.engines = EngineTable(root, self.home)
         self.store = Store(self.home / "store", since=since)
-        self._pool = pool or Pool()
+        self._pool = pool or Pool(call_seconds=call_seconds)
+        self.waiting = Waiting(self._pool)
         self._memory = _Memory()
 
     def close(self) -> None:
@@ -105,9 +119,9 @@ class Session:
                     labels[label] = None
         return list(labels)
 
-    def prefetch(self, cases: Sequence[Case]) -> None:
-        """Queue observations; what is wrong with a case is said when its turn comes."""
-        self.start(cases)
+    def forget_failures(self) -> None:
+        """Let what gave no result be asked for again."""
+        self._memory.made = {key: made for key, made in self._memory.made.items() if not _has_failed(made.future)}
 
     def _queue(self, case: Case) -> str | None:
         """Queue a case that waits for no other; return its engine's label if its observation is not kept already."""
@@ -130,7 +144,7 @@ class Session:
         upstream = {name: self._produced(name, producer) for name, producer in case.producers.items()}
         made = self._ask(case, chosen, upstream)
         oracle = self._oracle(case)
-        record = _value(made.future, "running the subject")
+        record = self._value(made.future, case, "running the subject")
         observation = observation_from_json(record["value"])
         if observation.refusal is not None and case.subject.baseline is not None:
             self._check_baseline(case)
@@ -145,12 +159,21 @@ class Session:
             roots=_roots(upstream) or (self.store.path(made.key),),
         )
 
+    def _value(self, future: Future[Result], case: Case, doing: str) -> Any:
+        try:
+            result = self.waiting.until(future).result()
+        except CancelledError as error:
+            raise Unrunnable("error", "cancelled", f"the run ended before {doing}") from error
+        if isinstance(result, Answer):
+            return result.value
+        raise unrunnable(result, case, doing, self._pool.call_seconds)
+
     def _oracle(self, case: Case) -> Mapping[str, Any]:
         """Return how the engine's own states compare with the reference; raises `Unrunnable` if they do not agree."""
         gate = self._gate(case)
         if gate is None:
             return {}
-        oracle: Mapping[str, Any] = _value(gate.future, "comparing the engine's own states with transformers'")["value"]
+        oracle: Mapping[str, Any] = self._value(gate.future, case, COMPARING)["value"]
         if oracle.get("refused"):
             raise _cannot_run(case, Refusal(**oracle["refused"]))
         _agree(oracle, self.twin(case.pipeline))
@@ -179,7 +202,7 @@ class Session:
         """Raise `Unrunnable` where the engine refuses without any parameters too: then no contract can be judged."""
         assert case.subject.baseline is not None
         made = self._make(case, case.subject.baseline(self.twin(case.pipeline)), {})
-        record = _value(made.future, "running the subject without parameters")
+        record = self._value(made.future, case, "running the subject without parameters")
         without = observation_from_json(record["value"]).refusal
         if without is not None:
             raise _cannot_run(case, without)
@@ -203,7 +226,8 @@ class Session:
             real_width=widths_of(case.pipeline),
             slots=len(self.taps(case.pipeline)),
             requests=tuple(len(prompt) for prompt in seen.twin.prompts),
-            real_fc=self._real_fc(case),
+            real_draft=draft_hidden(case.pipeline.draft_config) if case.pipeline.draft_config else None,
+            real_fc=real_fc_of(case.pipeline) if any(e.kind == "fc_in" for e in case.expectations) else (),
             concatenated=tuple(key for e in case.contract.expect if e.kind == "concat" for key in _keys(e.value)),
         )
         return [
@@ -211,16 +235,6 @@ class Session:
             for expectation in case.expectations
             for mismatch in CHECKS[expectation.kind](resolve(expectation.value, scope), seen.observation, context)
         ]
-
-    def _real_fc(self, case: Case) -> tuple[RealWidth, ...]:
-        """Return how wide the real draft's `fc` is by its files, for a promise about it; raises `SpecError`."""
-        config = case.pipeline.draft_config
-        if config is None or all(e.kind != "fc_in" for e in case.expectations):
-            return ()
-        try:
-            return fc_widths(config, widths_of(case.pipeline))
-        except (OSError, ValueError) as error:
-            raise fail(case.pipeline.document.at("draft", "config"), str(error)) from error
 
     def claim(self, pipeline: Pipeline) -> Value | None:
         """Return the one claim about training, as overridden."""
@@ -256,7 +270,6 @@ class Session:
 
     def _make(self, case: Case, own: Mapping[str, Any], upstream: Mapping[str, Seen]) -> _Made:
         engine, twin = self.engines.engine(case), self.twin(case.pipeline)
-        self._gate(case)
         params = {
             **self._common(twin),
             **own,
@@ -266,6 +279,7 @@ class Session:
             "roots": [str(root) for root in _roots(upstream)],
             "names": _names(case),
         }
+        self._gate(case)
         read = {name: seen.key for name, seen in upstream.items()}
         return self._through(engine, case.subject.observe, params, [twin.digest, read], read=tuple(read.values()))
 
@@ -273,12 +287,12 @@ class Session:
         return {"folder": str(self.home / "twins" / twin.digest), "architecture": twin.architecture}
 
     def _wanted(self, case: Case, twin: Twin) -> Any:
-        """Return the states declared by the first `slots` promise, as plain data: a list, or a list for each group."""
+        """Return the states declared by the first promise about states, as plain data."""
         scope = Scope(pipeline=case.pipeline, environment=case.environment, overrides=self.overrides)
-        for value in [resolve(e.value, scope) for e in case.contract.expect if e.kind == "slots"][:1]:
-            if is_grouped(value):
-                return None
-            return ["final_normed" if tap.k is None else tap.k for tap in parse_taps(value, twin.layers)]
+        for expectation in case.contract.expect:
+            states = states_promised(expectation.kind, resolve(expectation.value, scope), twin.layers)
+            if states is not None:
+                return states
         return None
 
     def _through(
@@ -291,7 +305,7 @@ class Session:
         read: Sequence[str] = (),
     ) -> _Made:
         """Ask for a call once in a run: read from the store, or made by the engine's worker and kept."""
-        stable = {name: value for name, value in params.items() if name not in ("folder", "inputs", "roots")}
+        stable = {name: value for name, value in params.items() if name not in NOT_KEYED}
         key = key_of(function, stable, keys, engine.identity, self.engines.code(engine), str(engine.key))
         if engine.identity is None or any(is_for_this_run(upstream) for upstream in read):
             key = key_for_this_run(key)
@@ -342,6 +356,12 @@ class Session:
         return Failure(kind="store", type=type(told).__name__, message=words, traceback="", log="")
 
 
+def _has_failed(future: Future[Result]) -> bool:
+    if not future.done():
+        return False
+    return future.cancelled() or future.exception() is not None or isinstance(future.result(), Failure)
+
+
 def _has_no_room(failure: Failure, folder: Path) -> bool:
     """Tell whether a worker failed since the disk is full: what it raised then has many names."""
     return failure.kind == "exception" and (os.strerror(errno.ENOSPC) in failure.message or is_full(folder))
@@ -368,28 +388,6 @@ def _names(case: Case) -> dict[str, dict[str, list[str]]]:
 
 def _keys(value: Value) -> tuple[str, ...]:
     return tuple(str(key) for key in value.data) if isinstance(value.data, Mapping) else ()
-
-
-def _value(future: Future[Result], doing: str) -> Any:
-    try:
-        result = future.result()
-    except CancelledError as error:
-        raise Unrunnable("error", "cancelled", f"the run ended before {doing}") from error
-    if isinstance(result, Answer):
-        return result.value
-    at = "importing the engine" if result.at_start else doing
-    raise Unrunnable("error", result.kind, _failure_sentence(result, at), _last_lines(result))
-
-
-def _failure_sentence(failure: Failure, doing: str) -> str:
-    what = f"{failure.type}: {failure.message}" if failure.type else failure.message
-    return f"{doing} gave no result: {what}"
-
-
-def _last_lines(failure: Failure) -> str:
-    """Return the engine's last lines: its log's, then the end of the exception's own trace in the worker."""
-    log, trace = failure.log.strip().splitlines()[-8:], failure.traceback.strip().splitlines()[-6:]
-    return "\n".join([*log, *trace])
 
 
 def _cannot_run(case: Case, refusal: Refusal) -> Unrunnable:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from eagle_contracts.plan import widths_of
+from eagle_contracts.real_draft import RealWidth, fc_widths
 from eagle_contracts.spec.document import Document, load_json
 from eagle_contracts.spec.errors import fail
 from eagle_contracts.spec.located import pick
@@ -66,3 +68,12 @@ def _word(word: str, text: str) -> re.Match[str] | None:
 def _first_text(value: object) -> str:
     first = value[0] if isinstance(value, list) and value else value
     return first if isinstance(first, str) else ""
+
+
+def real_fc_of(pipeline: Pipeline) -> tuple[RealWidth, ...]:
+    """Return how wide the real draft's `fc` is by its files; raises `SpecError` where one of them is damaged."""
+    config = pipeline.draft_config
+    try:
+        return fc_widths(config, widths_of(pipeline)) if config is not None else ()
+    except (OSError, ValueError) as error:
+        raise fail(pipeline.document.at("draft", "config"), str(error)) from error

@@ -15,6 +15,8 @@ GENERATION = 1
 """Raised when the same config must give another twin, so that kept twins are not reused."""
 
 HIDDEN = 64
+NARROW = 32
+"""The hidden size of a draft that is not as wide as its target."""
 VOCABULARY = 512
 MAX_POSITIONS = 8192
 
@@ -47,6 +49,7 @@ config's `rms_norm_eps`: at 1e-5 the two are 4.6e-6 apart after one layer and 4e
 wiring.
 """
 
+IDS = "eagle_aux_hidden_state_layer_ids"
 _DEPTHS_ELSEWHERE = ("n_layer", "n_layers", "num_layers")
 _ROPE_KEYS_OUTSIDE = ("rope_theta", "partial_rotary_factor")
 _SEED = 20_251_130
@@ -100,7 +103,7 @@ def make_twin(target: Mapping[str, Any], draft: Mapping[str, Any] | None) -> Twi
     layers = shrunk["num_hidden_layers"]
     return Twin(
         target=shrunk,
-        draft=_shrink_draft(draft),
+        draft=_shrink_draft(draft, target.get("hidden_size")),
         layers=layers,
         prompts=_prompts(_SEED),
         seed=_SEED,
@@ -159,7 +162,8 @@ def _no_depth(config: Mapping[str, Any]) -> str:
     return f"{missing}: it must be the config.json of a whole decoder-only model"
 
 
-def _shrink_draft(config: Mapping[str, Any] | None) -> dict[str, Any]:
+def _shrink_draft(config: Mapping[str, Any] | None, target_hidden: object) -> dict[str, Any]:
+    """Shrink a draft's config; a draft that is not as wide as its target stays so."""
     if config is None:
         config = {
             "architectures": ["LlamaForCausalLMEagle3"],
@@ -173,7 +177,13 @@ def _shrink_draft(config: Mapping[str, Any] | None) -> dict[str, Any]:
             "draft_vocab_size": VOCABULARY,
             "rms_norm_eps": 1e-6,
         }
-    return _shrink(config)
+        return _shrink(config)
+    out = _shrink(config)
+    if config.get("hidden_size") != target_hidden and isinstance(config.get("hidden_size"), int):
+        out["hidden_size"] = NARROW
+    if isinstance(config.get("target_hidden_size"), int):
+        out["target_hidden_size"] = HIDDEN if config["target_hidden_size"] == target_hidden else NARROW
+    return out
 
 
 def _shrink(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,15 +265,32 @@ def with_layer_ids(draft: Mapping[str, Any], layer_ids: object) -> dict[str, Any
     model_runner_components/spec_aux_hidden_state.py); a top-level list is dropped, so that nothing contradicts it.
     """
     out = without_layer_ids(draft)
-    out["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = layer_ids
+    out["eagle_config"][IDS] = layer_ids
     return out
+
+
+def with_layer_ids_in_place(draft: Mapping[str, Any], layer_ids: object) -> dict[str, Any]:
+    """Return a draft config whose ids are these, where it has its own, and nothing else of it changed.
+
+    That is at the top where it has them only there, whoever looks there; else inside `eagle_config`. An `eagle_config`
+    that is no map stays as it is.
+    """
+    out, nested = dict(draft), draft.get("eagle_config")
+    if nested is not None and not isinstance(nested, Mapping):
+        return out
+    inside = nested if isinstance(nested, Mapping) else {}
+    if out.get(IDS) is not None and inside.get(IDS) is None:
+        return {**out, IDS: layer_ids}
+    if out.get(IDS) is not None:
+        out[IDS] = layer_ids
+    return {**out, "eagle_config": {**inside, IDS: layer_ids}}
 
 
 def without_layer_ids(draft: Mapping[str, Any]) -> dict[str, Any]:
     """Return a draft config that leaves the ids to the engine's default."""
-    out = {key: value for key, value in draft.items() if key != "eagle_aux_hidden_state_layer_ids"}
+    out = {key: value for key, value in draft.items() if key != IDS}
     nested = out.get("eagle_config")
     kept = nested if isinstance(nested, Mapping) else {}
-    out["eagle_config"] = {k: v for k, v in kept.items() if k != "eagle_aux_hidden_state_layer_ids"}
+    out["eagle_config"] = {k: v for k, v in kept.items() if k != IDS}
     out["eagle_config"]["use_aux_hidden_state"] = True
     return out

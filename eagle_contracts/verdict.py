@@ -13,12 +13,16 @@ Status = Literal["passed", "violated", "inconclusive", "error", "unavailable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotEvidence:
-    """One slot as declared and as seen; `declared` is None for a slot beyond the declared ones."""
+    """One slot as declared and as seen; `declared` is None for a slot beyond the declared ones.
+
+    `sides` are the words for both where they are not a declaration and an observation but two sides of a hand-off.
+    """
 
     name: str
     declared: str | None
     position: str
     seen: SlotSeen | None
+    sides: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,7 @@ class Verdict:
     remedy: Remedy | None = None
     next_command: str = ""
     reason: str = ""
+    details: tuple[str, ...] = ()
     log: str = ""
     engine_version: str = ""
     facts: tuple[Mapping[str, Any], ...] = ()

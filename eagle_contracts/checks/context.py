@@ -11,9 +11,10 @@ from eagle_contracts.real_draft import RealWidth
 class Context:
     """The twin's numbers and the pipeline's claim.
 
-    `layers` and `width` are the twin's depth and hidden size, `real_width` the config's own hidden size, `slots` how
-    many taps are claimed, `requests` the token counts of the requests, `concatenated` the outputs that the contract
-    promises to be a concatenation, `real_fc` how wide the real draft's `fc` is by its own files.
+    `layers` and `width` are the twin's depth and hidden size, `real_width` and `real_draft` the hidden sizes that the
+    target's and the draft's configs have, `slots` how many taps are claimed, `requests` the token counts of the
+    requests, `concatenated` the outputs that the contract promises to be a concatenation, `real_fc` how wide the real
+    draft's `fc` is by its own files.
     """
 
     layers: int
@@ -22,4 +23,5 @@ class Context:
     slots: int
     requests: tuple[int, ...]
     concatenated: tuple[str, ...] = ()
+    real_draft: int | None = None
     real_fc: tuple[RealWidth, ...] = ()

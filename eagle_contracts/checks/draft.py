@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from eagle_contracts.checks.context import Context
+from eagle_contracts.checks.draft_promises import read_promise
 from eagle_contracts.checks.outputs import product
 from eagle_contracts.checks.slots import check_slots, refused
 from eagle_contracts.observation import Observation
-from eagle_contracts.spec.errors import fail, suggest
-from eagle_contracts.spec.flow import found
+from eagle_contracts.real_draft import RealWidth
+from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
 
-FC = ("once", "never")
 OWN_STATES = 1e-4
 """How far the target's own states may be from the recorded ones before they are called others."""
 
@@ -24,30 +27,46 @@ def check_first_step(promise: Value, observation: Observation, context: Context)
 
     The promise is `{reads: slots x target, fc: once, slots: TAPS}`, of which `slots` may be left out.
     """
-    _check_keys(promise, ("reads", "fc"), ("slots",))
+    read_promise("first_step", promise)
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
+    if (wrong := _first_width(promise, observation, context)) is not None:
+        yield wrong
+        return
+    slots = list(check_slots(promise.child("slots"), observation, context)) if "slots" in _map(promise) else []
+    yield from slots or _not_handed_over(observation)
+
+
+def _first_width(promise: Value, observation: Observation, context: Context) -> Mismatch | None:
+    """Return what is wrong with how wide step 1 reads, or with how often it calls `fc`."""
     wanted, real = _reads(promise, observation, context)
     first = observation.data["steps"][0]
     width, calls = first["read"][1], len(first["fc"])
-    if not calls and _calls(promise) and width == observation.data["draft_width"]:
-        yield _skipped(observation, context)
-        return
+    if not calls and _calls(promise):
+        return _skipped(observation, context)
     if width != wanted:
         fewer = width < wanted and width % context.width == 0
-        yield Mismatch(
+        return Mismatch(
             diagnosis="missing_slot" if fewer else "wrong_width",
             sentence=f"step 1 reads {width} values a token where {_text(promise)} is {wanted} on the twin{real}",
         )
-        return
     if calls != _calls(promise):
-        yield Mismatch(
-            diagnosis="wrong_width", sentence=f"step 1 calls fc {_times(calls)}, and {_fc(promise)} is promised"
+        return Mismatch(
+            diagnosis="fc_repeated",
+            sentence=f"step 1 calls fc {_times(calls)}, and fc: {_map(promise)['fc']!s} is promised",
         )
-        return
-    if "slots" in _map(promise):
-        yield from check_slots(promise.child("slots"), observation, context)
+    return None
+
+
+def _not_handed_over(observation: Observation) -> Iterator[Mismatch]:
+    error = observation.data["fc_error"]
+    if error is not None and not error <= OWN_STATES:
+        yield Mismatch(
+            diagnosis="other_state",
+            sentence=f"fc does not read the states that the draft was handed, nor these after the draft's own norms "
+            f"(relative error up to {error:.1e})",
+        )
 
 
 def check_later_steps(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
@@ -55,12 +74,12 @@ def check_later_steps(promise: Value, observation: Observation, context: Context
 
     The promise is `{reads: draft, fc: never}`.
     """
-    _check_keys(promise, ("reads", "fc"), ())
+    read_promise("later_steps", promise)
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
     wanted, _ = _reads(promise, observation, context)
-    own, real = observation.data["draft_width"], _real(context)
+    own, real = observation.data["draft_width"], _real_draft(context)
     later = observation.data["steps"][1:]
     if not later:
         yield Mismatch(
@@ -77,10 +96,11 @@ def check_later_steps(promise: Value, observation: Observation, context: Context
             )
             return
         if width != wanted or calls != _calls(promise):
+            again = width == wanted and calls > _calls(promise)
             yield Mismatch(
-                diagnosis="wrong_width",
+                diagnosis="fc_repeated" if again else "wrong_width",
                 sentence=f"step {number} reads {width} values a token and calls fc {_times(calls)}, where "
-                f"{_text(promise)} is {wanted} and fc is to be called {_fc(promise)}",
+                f"{_text(promise)} is {wanted} and fc: {_map(promise)['fc']!s} is promised",
             )
             return
     yield from _not_fed_back(observation)
@@ -100,14 +120,10 @@ def _not_fed_back(observation: Observation) -> Iterator[Mismatch]:
 def check_fc_in(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if `fc`'s input is not as wide as promised: as built, by the real config, in a checkpoint."""
     wanted, real = product(promise, context)
-    for one in context.real_fc:
-        if one.width != context.slots * (context.real_width or 0):
-            yield Mismatch(
-                diagnosis="missing_slot" if one.width < context.slots * (context.real_width or 0) else "wrong_width",
-                sentence=f"fc reads {one.width} values a token by {one.where}, and {promise.data} is "
-                f"{context.slots * (context.real_width or 0)} on the real model",
-            )
-            return
+    unlike = unlike_real(promise, context.slots, context.real_width, context.real_fc)
+    if unlike is not None:
+        yield Mismatch(diagnosis=unlike[0], sentence=unlike[1])
+        return
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
@@ -120,10 +136,26 @@ def check_fc_in(promise: Value, observation: Observation, context: Context) -> I
         )
 
 
+def unlike_real(
+    promise: Value, slots: int, real_width: int | None, real_fc: Sequence[RealWidth]
+) -> tuple[str, str] | None:
+    """Return what the first of the real draft's files says that does not give `fc` the width promised; no engine."""
+    read_promise("fc_in", promise)
+    known = {"slots": slots, "target": real_width or 0}
+    wanted = math.prod(known[word] if word in known else int(word) for word in str(promise.data).split(" x "))
+    for real in real_fc:
+        if real.width is None:
+            return "missing_slot", f"{real.where}: an engine runs with whatever its fc holds then, some without a word"
+        if real.width != wanted:
+            fewer = real.width < wanted and real.width % (real_width or real.width) == 0
+            told = f"fc reads {real.width} values a token by {real.where}, and {promise.data} is {wanted}"
+            return "missing_slot" if fewer else "wrong_width", f"{told} on the real model"
+    return None
+
+
 def check_pairing(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if step 1 does not pair the state of position p with the token at p + 1, at position p."""
-    if promise.data != "next_token":
-        raise fail(promise.position, f"pairing takes next_token, not {found(promise.data)}")
+    read_promise("pairing", promise)
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
@@ -132,6 +164,20 @@ def check_pairing(promise: Value, observation: Observation, context: Context) ->
         if problem is not None:
             yield Mismatch(diagnosis="mispaired", sentence=f"request {number}: {problem}")
             return
+    yield from itertools.islice(_later_pairs(observation), 1)
+
+
+def _later_pairs(observation: Observation) -> Iterator[Mismatch]:
+    """Yield what a later step pairs otherwise: it reads the token that the step before chose, one position on."""
+    for number, requests in enumerate(observation.data["later"], start=2):
+        for request, pair in enumerate(requests):
+            problem = ""
+            if pair["token"] != pair["wanted"]:
+                problem = f"reads token {pair['token']}, and step {number - 1} chose token {pair['wanted']}"
+            elif pair["position"] != pair["wanted_position"]:
+                problem = f"stands at position {pair['position']}, not at {pair['wanted_position']}"
+            if problem:
+                yield Mismatch(diagnosis="mispaired", sentence=f"request {request}: step {number} {problem}")
 
 
 def _mispaired(pair: Mapping[str, Any]) -> str | None:
@@ -154,13 +200,13 @@ def _mispaired(pair: Mapping[str, Any]) -> str | None:
 
 def check_config(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if a reader of the draft's config took another value than the one written in it."""
-    if promise.data != "as_written":
-        raise fail(promise.position, f"config takes as_written, not {found(promise.data)}")
+    read_promise("config", promise)
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
     written, readers = observation.data["written"], observation.data["readers"]
     ignored = [line for key, value in written.items() for line in _ignored(key, value, readers, written)]
+    ignored += _switched(observation.data)
     if ignored:
         error = observation.data["own_error"]
         moved = error is not None and error > OWN_STATES
@@ -177,26 +223,35 @@ def _ignored(key: str, value: Any, readers: Mapping[str, Any], written: Mapping[
         return
     listed = isinstance(value, list)
     if listed and readers["ids"] != value:
-        read = "no ids and falls back to its default" if readers["ids"] is None else f"{readers['ids']}"
-        yield f"{key} is {value} in the draft's config, and the target side reads {read}"
+        read = "no ids and falls back to its default" if readers["ids"] is None else show(readers["ids"])
+        yield f"{key} is {show(value)} in the draft's config, and the target side reads {read}"
     count = len(value) if listed else value
     for name, words in _READERS.items():
         if readers[name] != count:
             yield f"{key} says {count} states, and {words} for {readers[name]:g}"
 
 
+def _switched(seen: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each switch that is written in the config, and with which the draft does not run."""
+    behaves = seen["behaves"] or {}
+    return [
+        f"{name} is {show(value)} in the draft's config, and the draft's numbers are those of {name}: "
+        f"{show(behaves[name])}: this engine does not go by the key"
+        for name, value in seen["switches"].items()
+        if behaves.get(name, value) != value
+    ]
+
+
 def check_reference(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if the draft's logits or states are further from a plain torch step's than promised."""
-    _check_keys(promise, ("within",), ())
-    within = _map(promise)["within"]
-    if isinstance(within, bool) or not isinstance(within, (int, float)) or within <= 0:
-        raise fail(promise.at("within"), f"within is a relative error such as 1.0e-4, not {found(within)}")
+    read_promise("reference", promise)
+    within = float(_map(promise)["within"])
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
     errors = observation.data["reference"]
     if errors is None:
-        yield _skipped(observation, context)
+        yield _incomparable(observation, context)
         return
     for number, step in enumerate(errors, start=1):
         what = max(step, key=lambda name: step[name])
@@ -204,12 +259,38 @@ def check_reference(promise: Value, observation: Observation, context: Context) 
             yield Mismatch(
                 diagnosis="altered",
                 sentence=f"step {number}'s {_WHAT[what]} differ from a plain torch step's by {step[what]:.1e} "
-                f"(relative; allowed: {within:.0e})",
+                f"(relative; allowed: {within:.0e}){_explained(observation.data)}",
                 details=tuple(
                     f"step {n}: logits {s['logits']:.1e}, state {s['hidden']:.1e}" for n, s in enumerate(errors, 1)
                 ),
             )
             return
+
+
+def _unfitting(message: str, context: Context) -> Iterator[str]:
+    """Yield what a refusal to load means, where one of its sizes is that of a `fc` as trained."""
+    width = context.slots * context.width
+    if f", {width}]" in message:
+        real = _real(context, context.slots)
+        yield (
+            f"{width} is how wide the checkpoint's fc is: slots x target on the twin{real}. By its config the engine "
+            f"builds fc for another number or width of states"
+        )
+
+
+def _incomparable(observation: Observation, context: Context) -> Mismatch:
+    """Return why there is no plain step to compare with: `fc` did not run, or not on what its weight reads."""
+    first = observation.data["steps"][0]
+    if not first["fc"]:
+        return _skipped(observation, context)
+    return Mismatch(diagnosis="wrong_width", sentence=f"fc reads {first['fc'][0][1]} values a token, not its weight's")
+
+
+def _explained(seen: Mapping[str, Any]) -> str:
+    """Say with which switches a plain step would give the engine's numbers."""
+    if not seen["behaves"]:
+        return ""
+    return f"; they are those of a step with {', '.join(f'{k}: {show(v)}' for k, v in seen['behaves'].items())}"
 
 
 _WHAT = {"logits": "logits", "hidden": "handed-on states"}
@@ -223,7 +304,7 @@ def _stopped(observation: Observation, context: Context) -> Mismatch | None:
     fed = observation.data.get("fed_width")
     wanted = context.slots * context.width
     if fed is None or fed == wanted or "first step" not in refusal.stage:
-        return refused(refusal)
+        return replace(refused(refusal), details=(*refused(refusal).details, *_unfitting(refusal.message, context)))
     fewer = fed < wanted and fed % context.width == 0
     return Mismatch(
         diagnosis="missing_slot" if fewer else "wrong_width",
@@ -234,18 +315,23 @@ def _stopped(observation: Observation, context: Context) -> Mismatch | None:
 
 
 def _skipped(observation: Observation, context: Context) -> Mismatch:
-    width = observation.data["steps"][0]["read"][1]
+    width, own = observation.data["steps"][0]["read"][1], observation.data["draft_width"]
     wanted = context.slots * context.width
+    alike = ", as wide as the draft itself," if width == own else ""
+    later = ". From step 2 on that width is right, at step 1 it is not" if width != wanted else ""
     return Mismatch(
         diagnosis="fc_skipped",
-        sentence=f"step 1 reads {width} values a token, as wide as the draft itself, so the engine skips fc without a "
-        f"word; slots x target is {wanted} on the twin{_real(context, context.slots)}. From step 2 on that width is "
-        f"right, at step 1 it is not",
+        sentence=f"step 1 reads {width} values a token{alike} {'so' if alike else 'and'} the engine skips fc without a "
+        f"word; slots x target is {wanted} on the twin{_real(context, context.slots)}{later}",
     )
 
 
 def _real(context: Context, slots: int = 1) -> str:
     return f" ({slots * context.real_width} on the real model)" if context.real_width else ""
+
+
+def _real_draft(context: Context) -> str:
+    return f" ({context.real_draft} on the real model)" if context.real_draft else ""
 
 
 def _map(promise: Value) -> Mapping[str, Any]:
@@ -259,32 +345,17 @@ def _text(promise: Value) -> str:
 
 def _reads(promise: Value, observation: Observation, context: Context) -> tuple[int, str]:
     if _text(promise) == "draft":
-        return int(observation.data["draft_width"]), _real(context)
+        return int(observation.data["draft_width"]), _real_draft(context)
     return product(promise.child("reads"), context)
 
 
-def _fc(promise: Value) -> str:
-    word = str(_map(promise)["fc"])
-    if word not in FC:
-        raise fail(promise.at("fc"), f"fc takes once or never, not '{word}'")
-    return word
+def _word(promise: Value) -> str:
+    return str(_map(promise)["fc"])
 
 
 def _calls(promise: Value) -> int:
-    return 1 if _fc(promise) == "once" else 0
+    return 1 if _word(promise) == "once" else 0
 
 
 def _times(calls: int) -> str:
     return {0: "never", 1: "once"}.get(calls, f"{calls} times")
-
-
-def _check_keys(promise: Value, needed: tuple[str, ...], optional: tuple[str, ...]) -> None:
-    known = [*needed, *optional]
-    if not isinstance(promise.data, Mapping):
-        raise fail(promise.position, f"expected a map of {', '.join(known)}")
-    for key in promise.data:
-        if key not in known:
-            raise fail(promise.at(key), f"nothing here is called '{key}'", suggest(str(key), known, "keys"))
-    for key in needed:
-        if key not in promise.data:
-            raise fail(promise.position, f"{key} is missing")

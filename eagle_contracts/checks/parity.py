@@ -33,6 +33,7 @@ def check_same(promise: Value, observation: Observation, context: Context) -> It
         return
     diagnosis: str | None
     diagnosis, sentence = diagnose(slots_from(declared, serve), context.layers)
+    sentence = _in_training(sentence)
     if diagnosis is None and len(train) != len(taps):
         diagnosis = "missing_slot" if len(train) < len(taps) else "wrong_width"
         sentence = f"both sides have {len(train)} slots where {len(taps)} are claimed"
@@ -43,6 +44,23 @@ def check_same(promise: Value, observation: Observation, context: Context) -> It
         sentence=f"serving against training: {sentence}",
         slots=tuple(_evidence(declared, serve)),
     )
+
+
+_WORDS = (
+    ("the declared states are all there", "training's states are all there"),
+    ("not as declared", "not as in training"),
+    ("than declared", "than in training"),
+    (" where ", " where training holds "),
+    (" is declared", ""),
+    (" are declared", ""),
+)
+"""What a sentence about a declaration says of training instead."""
+
+
+def _in_training(sentence: str) -> str:
+    for declared, trained in _WORDS:
+        sentence = sentence.replace(declared, trained)
+    return sentence
 
 
 def _by(between: Sequence[Mapping[str, Any]]) -> str:
@@ -75,6 +93,7 @@ def _evidence(declared: Sequence[State], serve: Sequence[Mapping[str, Any]]) -> 
         yield SlotEvidence(
             name=f"slot {n}",
             declared=label,
-            position="what training holds",
+            position="",
             seen=slot_from_json(serve[n]) if n < len(serve) else None,
+            sides=("training", "serving"),
         )

@@ -17,6 +17,8 @@ from eagle_contracts.spec.errors import suggest
 INDEX: Final = "model.safetensors.index.json"
 _EMBEDDINGS: Final = ("embed_tokens.weight", "tok_embeddings.weight", "word_embeddings.weight", "wte.weight")
 _NORMS: Final = ("norm.weight", "final_layernorm.weight", "ln_f.weight", "norm_f.weight")
+_HEADS: Final = ("lm_head.weight", "output.weight", "embed_out.weight")
+_ADDS_ONE: Final = ("gemma", "t5gemma", "qwen3_next")
 _CONFIG_LIMIT: Final = 16 << 20
 _INDEX_LIMIT: Final = 256 << 20
 
@@ -25,7 +27,8 @@ _INDEX_LIMIT: Final = 256 << 20
 class Checkpoint:
     """A checkpoint of which nothing but names is read: `scale` is what the class multiplies embeddings by, if known.
 
-    `norm` is None where the final norm is not there, or is no RMS norm: `no_norm` says which.
+    `norm` is None where the final norm is not there, or is no RMS norm: `no_norm` says which. `head` is lm_head, or the
+    embedding where a checkpoint ties them; None where neither can be read. `adds_one` for norms of gain 1 + weight.
     """
 
     folder: Path
@@ -34,6 +37,9 @@ class Checkpoint:
     embedding: Stored
     norm: Stored | None
     no_norm: str
+    head: Stored | None
+    eps: float
+    adds_one: bool
     scale: float
     scale_name: str
 
@@ -55,6 +61,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         embedding=embedding,
         norm=norm,
         no_norm=no_norm,
+        head=_head(places, folder, embedding),
+        eps=_eps(part),
+        adds_one=str(part.get("model_type", "")).startswith(_ADDS_ONE),
         scale=scale,
         scale_name=scale_name,
     )
@@ -130,6 +139,20 @@ def _norm(places: Mapping[str, str], folder: Path, embedding: str, hidden: int) 
         shape = " x ".join(map(str, found.shape))
         return None, f"{name} is {shape} of {found.kind}, not {hidden} floating point numbers"
     return found, ""
+
+
+def _head(places: Mapping[str, str], folder: Path, embedding: Stored) -> Stored | None:
+    """Return lm_head; the embedding where there is none, since a checkpoint that ties the two stores one of them."""
+    names = [name for name in places if name.endswith(_HEADS) and ".layers." not in name]
+    if len(names) > 1:
+        return None
+    found = _in_shard(names[0], places, folder) if names else embedding
+    return found if found.shape == embedding.shape and found.kind in FLOATS else None
+
+
+def _eps(part: Mapping[str, Any]) -> float:
+    value = part.get("rms_norm_eps", part.get("layer_norm_epsilon"))
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1 else 1e-6
 
 
 def _in_shard(name: str, places: Mapping[str, str], folder: Path) -> Stored:

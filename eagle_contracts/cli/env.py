@@ -7,17 +7,22 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from eagle_contracts.cli import FAILED, OK, USAGE
-from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, complain, failures, say_json, table
+from eagle_contracts.cli import OK, USAGE
+from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, say_json, table
+
+if TYPE_CHECKING:
+    from eagle_contracts.workers.progress import Progress
+    from eagle_contracts.workers.wanted import Wanted
 
 _VERBS: Final = ("sync", "list")
 _SYNC: Final = "build what the pipelines name; what is built already is left alone"
 _LIST: Final = "show every environment and its state"
+_WHO: Final = "eagle-contracts env"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,33 +35,36 @@ def main(arguments: Sequence[str]) -> int:
     if verb in ("-h", "--help"):
         print(_help())
         return OK
-    complain(_unknown(verb) if verb else _help())
-    return USAGE
+    raise Complaint(_unknown(verb), USAGE, who=_WHO, more=f"  help: {_WHO} --help")
 
 
 def _help() -> str:
     return (
-        f"usage: eagle-contracts env COMMAND ...\n\ncommands:\n  sync  {_SYNC}\n  list  {_LIST}\n\n"
-        "options:\n  -h, --help  show this; `eagle-contracts env COMMAND --help` shows a command's own"
+        f"usage: {_WHO} COMMAND ...\n\ncommands:\n  sync  {_SYNC}\n  list  {_LIST}\n\n"
+        f"options:\n  -h, --help  show this; `{_WHO} COMMAND --help` shows a command's own\n\n"
+        f"examples:\n  {_WHO} list\n  {_WHO} sync sglang-0.5.9\n\nexit codes: those of the two commands"
     )
 
 
 def _unknown(word: str) -> str:
     from eagle_contracts.spec.errors import suggest
 
-    return f"eagle-contracts env: no command is called '{word}': {suggest(word, _VERBS, 'commands')}"
+    if not word:
+        return f"a command is missing: {' or '.join(_VERBS)}"
+    return f"no command is called '{word}': {suggest(word, _VERBS, 'commands')}"
 
 
 def _sync_parser() -> argparse.ArgumentParser:
     codes = "0 all is built, 1 something failed, 2 a wrong name or no virtual environment at --base"
-    parser = Parser("env sync", f"Build environments: {_SYNC}.", ("", "sglang-0.5.9", "--base .venv"), codes)
+    parser = Parser("env sync", f"Build environments: {_SYNC}.", ("", "sglang-0.5.9", "--base .venv", "--json"), codes)
     parser.add_argument("names", nargs="*", metavar="NAME", help="an environment or a lock; `base` is the base alone")
     parser.add_argument("--base", type=Path, metavar="VENV", help="the virtual environment to use as the base")
+    parser.add_argument("--json", action="store_true", help=f"{JSON_HELP}; progress goes to standard error")
     return parser
 
 
 def _list_parser() -> argparse.ArgumentParser:
-    codes = "0 listed, whatever the states are, 1 a pipeline has mistakes"
+    codes = "0 listed, whatever the states are, 1 a pipeline has mistakes, or there is none"
     parser = Parser("env list", f"{_LIST.capitalize()}.", ("", "--json"), codes)
     parser.add_argument("--json", action="store_true", help=JSON_HELP)
     return parser
@@ -67,93 +75,116 @@ def _sync(options: argparse.Namespace) -> int:
     from eagle_contracts.workers.base import interpreter_of
     from eagle_contracts.workers.build import sync
     from eagle_contracts.workers.progress import Progress, duration
-    from eagle_contracts.workers.wanted import wanted
 
     if options.base is not None and not interpreter_of(options.base).exists():
-        complain(
-            f"eagle-contracts: no virtual environment at {options.base}: "
-            f"make it with `python3.11 -m venv {options.base}`"
-        )
-        return USAGE
+        make = f"python3.11 -m venv {options.base}"
+        raise Complaint(f"no virtual environment at {options.base}: make it with `{make}`", USAGE)
     root, started = project_root(Path.cwd()), time.monotonic()
     progress = Progress(sys.stderr)
-    with _build_failures(progress.say) as failed, _stopped_by_signals():
-        plan = wanted(root, home_folder(root), options.names)
-        sync(home_folder(root), plan.base, plan.locks, progress, base=options.base)
+    with _build_failures(progress), _stopped_by_signals():
+        plan = _plan(root, options.names)
+        built = sync(home_folder(root), plan.base, plan.locks, progress, base=options.base)
         for note in plan.notes:
             progress.say(note)
         progress.say(f"Environments are ready ({duration(time.monotonic() - started)}).")
-    return failed[0] if failed else OK
+    if options.json:
+        states = [{"name": name, "state": "built" if new else "up to date"} for name, new in built.items()]
+        say_json({"environments": states, "notes": list(plan.notes)})
+    return OK
+
+
+def _plan(root: Path, names: Sequence[str]) -> Wanted:
+    """Return what is to be built; raises `Complaint` where nothing asks for anything."""
+    from eagle_contracts.project import home_folder, pipeline_files
+    from eagle_contracts.workers.wanted import wanted
+
+    if not names and not pipeline_files(root):
+        raise Complaint(f"{_no_pipelines(root)}, so there is nothing to build: name a lock to build it all the same")
+    return wanted(root, home_folder(root), names)
 
 
 def _list(options: argparse.Namespace) -> int:
     from eagle_contracts.project import project_root
 
     root = project_root(Path.cwd())
-    with failures() as failed:
-        rows, advice = _states(root)
-        if options.json:
-            say_json([dict(zip(("pipeline", "environment", "engine", "state"), row, strict=True)) for row in rows])
-            advice.clear()
-        else:
-            print(table((("PIPELINE", "ENVIRONMENT", "ENGINE", "STATE"), *rows)) if rows else _no_pipelines(root))
-        for message in dict.fromkeys(advice):
-            print(f"\n{message}")
-    return failed[0] if failed else OK
+    rows = _states(root)
+    if not rows:
+        raise Complaint(f"{_no_pipelines(root)}: write one, or go to the folder of your project")
+    if options.json:
+        say_json({"environments": rows})
+        return OK
+    columns = ("pipeline", "environment", "engine", "state")
+    lines = [(*(row[column] or "-" for column in columns[:3]), _state(row)) for row in rows]
+    print(table((tuple(map(str.upper, columns)), *lines)))
+    for message in dict.fromkeys(row["message"] for row in rows if row["message"]):
+        print(f"\n{message}")
+    return OK
 
 
-def _states(root: Path) -> tuple[list[tuple[str, ...]], list[str]]:
-    """A row for each environment of each pipeline, and the messages of those that cannot run."""
+def _state(row: dict[str, str | None]) -> str:
+    return f"{row['state']}, {row['source']}" if row["source"] else str(row["state"])
+
+
+def _states(root: Path) -> list[dict[str, str | None]]:
+    """Return each environment of each pipeline: its state, where its interpreter is from, or why there is none."""
     from eagle_contracts.project import home_folder
     from eagle_contracts.workers.environments import Unavailable, resolve
     from eagle_contracts.workers.locks import shown_path
     from eagle_contracts.workers.wanted import named_environments
 
-    rows: list[tuple[str, ...]] = []
-    advice: list[str] = []
+    rows: list[dict[str, str | None]] = []
     for named in named_environments(root):
         entry, pipeline = named.environment, named.pipeline
         found = resolve(entry, home_folder(root), named.lock_dirs, among=pipeline.environments, folder=pipeline.folder)
-        state = "unavailable" if isinstance(found, Unavailable) else f"ready, {found.source}"
-        rows.append((shown_path(pipeline.folder), entry.name, str(entry.engine or "-"), state))
-        advice += [found.message] if isinstance(found, Unavailable) else []
-    return rows, advice
+        missing = isinstance(found, Unavailable)
+        rows.append(
+            {
+                "pipeline": shown_path(pipeline.folder),
+                "environment": entry.name,
+                "engine": str(entry.engine) if entry.engine else None,
+                "state": "unavailable" if missing else "ready",
+                "source": None if isinstance(found, Unavailable) else found.source,
+                "message": found.message if isinstance(found, Unavailable) else None,
+            }
+        )
+    return rows
 
 
 def _no_pipelines(root: Path) -> str:
     from eagle_contracts.project import contracts_paths
+    from eagle_contracts.workers.locks import shown_path
 
-    looked = ", ".join(map(str, contracts_paths(root)))
-    return f"No pipeline.yaml below {looked}."
+    return f"there is no pipeline.yaml below {', '.join(map(shown_path, contracts_paths(root)))}"
 
 
 @contextlib.contextmanager
-def _build_failures(say: Callable[[str], None]) -> Iterator[list[int]]:
-    """Say in sentences how a build can fail, too."""
+def _build_failures(progress: Progress) -> Iterator[None]:
+    """Say in sentences how a build can fail."""
     from eagle_contracts.workers.pip import BuildError
     from eagle_contracts.workers.wanted import UnknownName
 
-    with failures(say) as failed:
-        try:
-            yield failed
-        except UnknownName as error:
-            raise Complaint(str(error), USAGE) from error
-        except BuildError as error:
-            raise Complaint(str(error)) from error
-        except KeyboardInterrupt as error:
-            words = "stopped. Nothing is left half built that looks complete; run it again to go on."
-            raise Complaint(words, FAILED) from error
+    try:
+        yield
+    except UnknownName as error:
+        raise Complaint(str(error), USAGE) from error
+    except BuildError as error:
+        raise Complaint(str(error)) from error
+    except KeyboardInterrupt as error:
+        raise Complaint("stopped. Nothing is left half built that looks complete; run it again to go on.") from error
+    finally:
+        progress.clear()
 
 
 @contextlib.contextmanager
 def _stopped_by_signals() -> Iterator[None]:
-    """Let a termination end a build as Ctrl-C does, with its scratch folder removed."""
+    """Let a termination, and a terminal that is closed, end a build as Ctrl-C does, with its scratch folder removed."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

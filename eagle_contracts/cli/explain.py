@@ -6,20 +6,20 @@ import argparse
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from eagle_contracts.catalog import SUFFIXES
 from eagle_contracts.cli import FAILED, OK, USAGE
-from eagle_contracts.cli.explained import Place, Row, explained
+from eagle_contracts.cli.explained import Place, explained
+from eagle_contracts.cli.head import head
 from eagle_contracts.cli.interpreters import Interpreters
 from eagle_contracts.cli.project import is_pipeline, planner_of, select
-from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, failures, say_json
+from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, say_json
 from eagle_contracts.plan import Case, environments_of
-from eagle_contracts.report.terminal import COLUMNS
+from eagle_contracts.report.columns import COLUMNS
 from eagle_contracts.spec.errors import SpecError, suggest
-from eagle_contracts.spec.model import Contract, Pipeline
+from eagle_contracts.spec.model import Pipeline
 from eagle_contracts.spec.overrides import parse_overrides
-from eagle_contracts.subjects.registry import subject_named
 
 _VALUES: Final = 44
 
@@ -27,12 +27,9 @@ _VALUES: Final = 44
 def main(arguments: Sequence[str]) -> int:
     """Explain one contract; 1 where a value of it does not resolve."""
     options = _parser().parse_args(arguments)
-    code = OK
-    with failures() as failed:
-        places = _explained(options)
-        say_json(places) if options.json else print(_text(places))
-        code = FAILED if _has_errors(places) else OK
-    return failed[0] if failed else code
+    places = _explained(options)
+    say_json(places) if options.json else print(_text(places))
+    return FAILED if _has_errors(places) else OK
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,7 +71,7 @@ def _explained(options: argparse.Namespace) -> dict[str, object]:
     cases = planner_of(catalog, file, interpreters.labels(pipeline), overrides).cases(contract)
     places = list(_places(cases, _chosen(options.environment, pipeline, cases)))
     return {
-        **_head(contract, overrides),
+        **head(pipeline, contract, overrides),
         "environments": [explained(place, interpreters, overrides) for place in places],
     }
 
@@ -121,31 +118,13 @@ def _chosen(name: str | None, pipeline: Pipeline, cases: Sequence[Case]) -> froz
 
 def _places(cases: Sequence[Case], chosen: frozenset[str]) -> Iterator[Place]:
     """Yield each environment with each choice of producers, and the cases that run there."""
-    groups: dict[tuple[str, ...], list[Case]] = {}
+    groups: dict[object, list[Case]] = {}
     for case in cases:
-        producers = tuple(producer.environment.name for producer in case.producers.values())
-        groups.setdefault((case.environment.name, *producers), []).append(case)
-    for (name, *_), group in groups.items():
-        if name in chosen:
+        producers = tuple((producer.contract.name, producer.environment.name) for producer in case.producers.values())
+        groups.setdefault((case.environment.name, producers), []).append(case)
+    for group in groups.values():
+        if group[0].environment.name in chosen:
             yield Place(cases=tuple(group))
-
-
-def _head(contract: Contract, overrides: Mapping[str, object]) -> dict[str, object]:
-    document, subject = contract.document, subject_named(contract.run)
-    name = contract.run if subject.engine == "here" else f"{contract.run} (engine: {subject.engine})"
-    rows = [
-        Row("why", contract.why, str(document.at("why"))),
-        Row("between", " -> ".join(contract.between), str(document.at("between"))),
-        Row("run", name, str(contract.run_position)),
-        Row("in", ", ".join(contract.in_) or "where its producers run", str(contract.in_position)),
-    ]
-    if contract.marks:
-        rows.append(Row("marks", ", ".join(contract.marks), str(document.at("marks"))))
-    if not contract.must_catch:
-        rows.append(Row("must_catch", "nothing: the contract is unproven", str(document.at())))
-    elif overrides:
-        rows.append(Row("must_catch", "not run: a value is overridden", str(document.at("must_catch"))))
-    return {"contract": document.shown, "values": [row.to_json() for row in rows]}
 
 
 def _has_errors(data: object) -> bool:
@@ -158,8 +137,15 @@ def _text(data: Mapping[str, object]) -> str:
     environments = data["environments"]
     assert isinstance(environments, list)
     parts = [[str(data["contract"]), *_lines(data["values"])]]
-    parts += [[f"in {one['environment']} ({one['position']})", *_lines(one["values"])] for one in environments]
+    parts += [[_title(one), *_lines(one["values"])] for one in environments]
     return "\n\n".join("\n".join(part) for part in parts)
+
+
+def _title(place: Mapping[str, Any]) -> str:
+    """Name an environment, and those of the producers where they run elsewhere."""
+    others = [f"{name} from {at}" for name, at in place["producers"].items() if at != place["environment"]]
+    reading = f", reading {' and '.join(others)}" if others else ""
+    return f"in {place['environment']} ({place['position']}){reading}"
 
 
 def _lines(rows: object) -> Iterator[str]:
@@ -174,7 +160,8 @@ def _lines(rows: object) -> Iterator[str]:
             yield one_line
         else:
             yield from _wrapped(row["value"], lead)
-            yield f"{' ' * len(lead)}at {place}"
+            if place:
+                yield f"{' ' * len(lead)}at {place}"
         for note in row["notes"]:
             yield from _wrapped(note, " " * len(lead))
 

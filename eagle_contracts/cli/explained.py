@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from eagle_contracts.cli.interpreters import Interpreters
+from eagle_contracts.cli.written import key_of_environment, overlay_notes, through
 from eagle_contracts.plan import Case, break_of, parameters
 from eagle_contracts.promises import both_readings, promise_issues, taps_promised
 from eagle_contracts.spec.errors import SpecError
@@ -15,6 +18,10 @@ from eagle_contracts.spec.model import Control, Value
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.targets import twin_of
 from eagle_contracts.workers.environments import Unavailable
+from eagle_contracts.workers.locks import shown_path
+
+DEFAULT: Final = "default"
+"""The origin of a value that nobody wrote."""
 
 
 class Row(NamedTuple):
@@ -52,6 +59,7 @@ def explained(place: Place, interpreters: Interpreters, overrides: Mapping[str, 
         *_producers(case),
         *_promises(place, overrides),
         *_controls(place, overrides),
+        Row("items", ", ".join(one.name for one in place.cases), ""),
     ]
     entry = case.environment
     return {
@@ -65,17 +73,38 @@ def explained(place: Place, interpreters: Interpreters, overrides: Mapping[str, 
 
 
 def _environment(case: Case, interpreters: Interpreters) -> Iterator[Row]:
-    entry = case.environment
-    yield Row("role", ", ".join(entry.roles), str(entry.position))
-    yield Row("engine", str(entry.engine or "none named"), str(entry.position))
+    entry, pipeline = case.environment, case.pipeline
+    if entry.like is not None:
+        yield Row("like", entry.like, str(key_of_environment(pipeline, entry, "like")))
+    yield Row("role", ", ".join(entry.roles), str(key_of_environment(pipeline, entry, "role") or entry.position))
+    if entry.engine is None:
+        yield Row("engine", "none named", DEFAULT)
+    else:
+        yield Row("engine", str(entry.engine), str(key_of_environment(pipeline, entry, "engine")))
     if entry.overlay is not None:
-        yield Row("overlay", show(entry.overlay.data), str(entry.overlay.position))
+        yield _overlay("overlay", entry.overlay, case)
+    yield _interpreter(case, interpreters)
+
+
+def _interpreter(case: Case, interpreters: Interpreters) -> Row:
+    entry = case.environment
     found = interpreters.of(case.pipeline, entry)
     if isinstance(found, Unavailable):
-        yield Row("interpreter", f"unavailable({found.reason})", "", (found.message,))
-    else:
-        version = f" ({entry.engine.name} {found.engine_version})" if entry.engine and found.engine_version else ""
-        yield Row("interpreter", f"{found.source}{version}", "", (f"command: {' '.join(found.command)}",))
+        return Row("interpreter", f"unavailable({found.reason})", "", (found.message,))
+    version = f" ({entry.engine.name} {found.engine_version})" if entry.engine and found.engine_version else ""
+    environ = tuple(
+        f"with {name}={shown_path(Path(part))}" if name == "PYTHONPATH" else f"with {name}={part}"
+        for name, value in found.env.items()
+        for part in value.split(os.pathsep)
+    )
+    return Row("interpreter", f"{found.source}{version}", "", (f"command: {' '.join(found.command)}", *environ))
+
+
+def _overlay(name: str, value: Value, case: Case) -> Row:
+    try:
+        return Row(name, show(value.data), str(value.position), overlay_notes(value, case.pipeline))
+    except SpecError as error:
+        return unresolved(name, value, error)
 
 
 def _parameters(case: Case, overrides: Mapping[str, Value]) -> Iterator[Row]:
@@ -86,20 +115,33 @@ def _parameters(case: Case, overrides: Mapping[str, Value]) -> Iterator[Row]:
         try:
             found = resolve(value, scope)
         except SpecError as error:
-            yield _unresolved(name, value, error)
+            yield unresolved(name, value, error)
             continue
-        yield Row(name, show(found.data), str(found.position), _through(value, found))
+        if name == "overlay":
+            yield _overlay(name, found, case)
+        else:
+            yield Row(name, show(found.data), str(found.position), through(value, found))
+    for name in case.subject.optional:
+        if name not in case.contract.with_:
+            yield Row(name, "not given", DEFAULT)
 
 
 def _producers(case: Case) -> Iterator[Row]:
     source = case.contract.with_.get("from")
     for name, producer in case.producers.items():
         position = str(source.at(name)) if source is not None else ""
-        chain = tuple(
-            f"which reads {one.contract.name} in {one.environment.name} as {as_}"
-            for as_, one in producer.producers.items()
-        )
-        yield Row(f"from {name}", f"{producer.contract.name} in {producer.environment.name}", position, chain)
+        yield Row(f"from {name}", _named(producer), position, tuple(_chain(producer)))
+
+
+def _chain(case: Case) -> Iterator[str]:
+    """Yield what a producer reads itself, and what that reads."""
+    for name, producer in case.producers.items():
+        yield f"which reads {_named(producer)} as {name}"
+        yield from _chain(producer)
+
+
+def _named(case: Case) -> str:
+    return f"{case.contract.name} in {case.environment.name}"
 
 
 def _promises(place: Place, overrides: Mapping[str, Value]) -> Iterator[Row]:
@@ -113,14 +155,14 @@ def _promises(place: Place, overrides: Mapping[str, Value]) -> Iterator[Row]:
             if issues:
                 raise SpecError(issues)
         except SpecError as error:
-            yield _unresolved(f"expect {one.kind}", one.value, error)
+            yield unresolved(f"expect {one.kind}", one.value, error)
             continue
         notes = []
         for group, taps in taps_promised(one.kind, found, layers):
             head = f"{group}: " if group else ""
             notes.append(f"{head}{', '.join(tap.label() for tap in taps)}")
             notes.append(f"{head}{both_readings(taps, layers)}")
-        yield Row(f"expect {one.kind}", show(found.data), str(found.position), (*_through(one.value, found), *notes))
+        yield Row(f"expect {one.kind}", show(found.data), str(found.position), (*through(one.value, found), *notes))
 
 
 def _controls(place: Place, overrides: Mapping[str, Value]) -> Iterator[Row]:
@@ -145,14 +187,8 @@ def _broken(case: Case, control: Control, overrides: Mapping[str, Value]) -> Ite
             yield f"{name}: {show(value.data)}"
 
 
-def _through(written: Value, found: Value) -> tuple[str, ...]:
-    """Say by which reference a value came, where it was written elsewhere."""
-    if written.position == found.position:
-        return ()
-    return (f"by {show(written.data)} at {written.position}",)
-
-
-def _unresolved(name: str, value: Value, error: SpecError) -> Row:
+def unresolved(name: str, value: Value, error: SpecError) -> Row:
+    """Return the row of a value that comes to nothing, with the reason."""
     return Row(name, show(value.data), str(value.position), (_first(error),), error.render())
 
 

@@ -12,6 +12,7 @@ import torch
 
 from eagle_contracts.cli import USAGE
 from eagle_contracts.cli.checkpoint import Checkpoint, read_checkpoint
+from eagle_contracts.cli.finals import Finals
 from eagle_contracts.cli.rows import Told, tell
 from eagle_contracts.cli.tensors import FLOATS, Stored, one_of, tensors_in
 from eagle_contracts.cli.words import Complaint
@@ -33,7 +34,11 @@ def identified(file: Path, folder: Path, tokens: str, slot: int | None, name: st
     chosen = _chosen(len(ids))
     embedded = _embedded([ids[row] for row in chosen], checkpoint)
     gain = checkpoint.norm.vector().to(torch.float32) if checkpoint.norm else None
-    told = [(k, _tell(stored, k, chosen, embedded, gain, checkpoint)) for k in slots]
+    states = {k: _state(stored, k, chosen, checkpoint) for k in slots}
+    told = [(k, tell(x, embedded, gain, checkpoint, _DTYPES[stored.kind])) for k, x in states.items()]
+    if gain is not None:
+        refine = Finals(gain=gain, checkpoint=checkpoint, ids=ids, rows=chosen)
+        told = [(k, refine(k, states, one)) for k, one in told]
     whole = len(slots) == 1 and stored.shape[-1] == checkpoint.hidden
     return {
         "file": str(file),
@@ -58,9 +63,7 @@ def _plain(slot: int | None, told: Told) -> dict[str, object]:
     }
 
 
-def _tell(
-    stored: Stored, k: int, rows: Sequence[int], embedded: torch.Tensor, gain: torch.Tensor | None, of: Checkpoint
-) -> Told:
+def _state(stored: Stored, k: int, rows: Sequence[int], of: Checkpoint) -> torch.Tensor:
     x = stored.rows(rows, (k * of.hidden, (k + 1) * of.hidden))
     bad = ~torch.isfinite(x)
     if bool(bad.any()):
@@ -69,7 +72,7 @@ def _tell(
             f"{stored.name} of {stored.path} has {int(bad.sum())} values that are no finite numbers among those read, "
             f"the first in row {rows[row]}, column {k * of.hidden + column}: nothing can be told of it"
         )
-    return tell(x, embedded, gain, of, _DTYPES[stored.kind])
+    return x
 
 
 def _slots(stored: Stored, of: Checkpoint, slot: int | None) -> list[int]:

@@ -8,24 +8,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from eagle_contracts.cli import OK, USAGE
-from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, failures, say_json
+from eagle_contracts.cli.words import JSON_HELP, Complaint, Parser, printable, say_json
 
 
 def main(arguments: Sequence[str]) -> int:
     """Answer for one tensor, slot by slot."""
     options = _parser().parse_args(arguments)
-    with failures() as failed:
-        _need_torch()
-        from eagle_contracts.cli.identified import identified
+    _need_torch()
+    from eagle_contracts.cli.identified import identified
 
-        found = identified(options.file, options.checkpoint, options.tokens, options.slot, options.name)
-        say_json(found) if options.json else print(_text(found))
-    return failed[0] if failed else OK
+    found = identified(options.file, options.checkpoint, options.tokens, options.slot, options.name)
+    say_json(found) if options.json else print(_text(found))
+    return OK
 
 
 def _parser() -> argparse.ArgumentParser:
     what = (
-        "Say whether a tensor in a file is the embedding of these tokens, a state after the final norm, or neither.\n"
+        "Say whether a tensor in a file is the embedding of these tokens, a state before or after the final norm,\n"
+        "or none of these.\n"
         "No model is loaded: a few rows of the checkpoint are read, whatever its size. What rows alone cannot tell,\n"
         "which layer a state comes from, is said to be open."
     )
@@ -61,4 +61,4 @@ def _text(found: Mapping[str, object]) -> str:
         lines += [f"  open: {slot['open']}"] if slot["open"] else []
     if found["rows_read"] != found["rows"]:
         lines.append(f"\n{found['rows_read']} of {found['rows']} rows were read, evenly spread.")
-    return "\n".join(lines)
+    return printable("\n".join(lines))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from eagle_contracts.cli import FAILED, OK
 from eagle_contracts.cli.interpreters import Interpreters
-from eagle_contracts.cli.project import Selection, issue_json, planner_of, select
-from eagle_contracts.cli.words import JSON_HELP, Parser, complain, failures, say_json, table
+from eagle_contracts.cli.project import Selection, planner_of, select
+from eagle_contracts.cli.words import JSON_HELP, Parser, complain, issue_json, say_json, table
 from eagle_contracts.inspection import once
 from eagle_contracts.plan import Case
 from eagle_contracts.spec.errors import SpecError, SpecIssue, in_order
@@ -20,17 +20,14 @@ HEADER = ("ITEM", "CONTRACT", "ENVIRONMENTS", "ROLES")
 def main(arguments: Sequence[str]) -> int:
     """List items; mistakes go to standard error and the other files' items are listed all the same."""
     options = _parser().parse_args(arguments)
-    code = OK
-    with failures() as failed:
-        items, mistakes = _items(select(options.paths))
-        if options.json:
-            say_json({"items": items, "mistakes": [issue_json(issue) for issue in mistakes]})
-        else:
-            print(table((HEADER, *(_row(item) for item in items))))
-            for issue in mistakes:
-                complain(issue.render())
-        code = FAILED if mistakes else OK
-    return failed[0] if failed else code
+    items, mistakes = _items(select(options.paths))
+    if options.json:
+        say_json({"items": items, "mistakes": [issue_json(issue) for issue in mistakes]})
+    else:
+        print(table((HEADER, *(_row(item) for item in items))))
+        for issue in mistakes:
+            complain(issue.render())
+    return FAILED if mistakes else OK
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ from eagle_contracts.cli import USAGE
 from eagle_contracts.cli.words import Complaint
 from eagle_contracts.plan import Case, Planner
 from eagle_contracts.project import contracts_paths, project_root
-from eagle_contracts.spec.errors import SpecError, SpecIssue, suggest
+from eagle_contracts.spec.errors import SpecError, suggest
 from eagle_contracts.spec.model import Value
 
 
@@ -68,23 +68,10 @@ def is_pipeline(file: Path) -> bool:
     return file.name in PIPELINES
 
 
-def issue_json(issue: SpecIssue) -> dict[str, object]:
-    """Return an issue as plain data."""
-    place = issue.position
-    return {
-        "path": place.path,
-        "line": place.line,
-        "column": place.column,
-        "origin": place.origin,
-        "message": issue.message,
-        "hint": issue.hint,
-    }
-
-
 def _not_there(path: Path, shown: Path) -> str:
     folder = path.parent
     there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     near = suggest(path.name, there, "there is") if there else None
     if "::" in str(shown):
         return f"{shown} names an item; give the file or the folder: {str(shown).partition('::')[0]}"
-    return f"there is no {shown}" + (f": {near}" if near and near.startswith("did") else "")
+    return f"there is no file or folder {shown}" + (f": {near}" if near and near.startswith("did") else "")

@@ -15,7 +15,16 @@ from torch import Tensor
 from eagle_contracts.cli.checkpoint import Checkpoint
 from eagle_contracts.identify import tolerance_for
 
-Answer = Literal["embedding", "scaled_embedding", "next_token_embedding", "after_final_norm", "normed", "zero", "other"]
+Answer = Literal[
+    "embedding",
+    "scaled_embedding",
+    "next_token_embedding",
+    "before_final_norm",
+    "after_final_norm",
+    "normed",
+    "zero",
+    "other",
+]
 
 RMS_TOLERANCE: Final = 0.01
 """How far from 1 the RMS of a normed row, divided by the norm's gain, may be: bf16 rounds by up to 0.4%."""
@@ -67,11 +76,12 @@ def _normed_or_not(x: Tensor, gain: Tensor | None, checkpoint: Checkpoint, error
         sentence = f"not the embedding; whether it is normed cannot be told: {checkpoint.no_norm}"
         return _told("other", sentence, (not_embedding,), _which_layer(), error)
     name = checkpoint.norm.name.removesuffix(".weight")
-    found, rms, flat = min(
-        (_normed(x, weight) for weight in (gain, 1 + gain)), key=lambda one: abs(math.log(max(one[1][2], 1e-30)))
+    tried = ((gain, f"{name}'s gain"), (1 + gain, f"1 + {name}'s weight"))
+    (found, rms, flat), by = min(
+        ((_normed(x, weight), by) for weight, by in tried), key=lambda one: abs(math.log(max(one[0][1][2], 1e-30)))
     )
     spread = f"{rms[0]:.3g} to {rms[1]:.3g}"
-    evidence: tuple[str, ...] = (not_embedding, f"rows divided by {name}'s gain have RMS {spread}; normed rows have 1")
+    evidence: tuple[str, ...] = (not_embedding, f"rows divided by {by} have RMS {spread}; normed rows have 1")
     numbers = (rms[0], rms[1])
     if found:
         few = f"; {x.shape[0]} rows are few to tell by" if x.shape[0] < FEW_ROWS else ""
@@ -145,4 +155,4 @@ def _scale_of(x: Tensor, embedded: Tensor) -> float:
 
 
 def _which_layer() -> str:
-    return "which layer's, or whether it is a sub-layer's output, needs the model: run the contract"
+    return "which layer's, the last's before the norm too, or a sub-layer's: run the contract"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import pickle
@@ -107,9 +108,19 @@ def _safetensors(path: Path) -> Mapping[str, Stored]:
                 raise ValueError(f"its header would be {length} bytes long")
             header = json.loads(file.read(length))
         entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
-        return {name: _entry(path, name, entry, 8 + length, size) for name, entry in entries.items()}
+        stored = {name: _entry(path, name, entry, 8 + length, size) for name, entry in entries.items()}
+        _check_overlaps(entries)
+        return stored
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise Complaint(f"{path} cannot be read as safetensors: {_pointer(path) or _first_line(error)}") from None
+
+
+def _check_overlaps(entries: Mapping[str, Any]) -> None:
+    """Raise `ValueError` where two tensors share bytes: at most one of them is what was written."""
+    places = sorted((*entry["data_offsets"], name) for name, entry in entries.items())
+    for (_, end, one), (begin, last, other) in itertools.pairwise(places):
+        if begin < end and begin < last:
+            raise ValueError(f"{one} and {other} overlap")
 
 
 def _entry(path: Path, name: str, entry: Any, start: int, size: int) -> Stored:
@@ -156,11 +167,11 @@ def _torch(path: Path) -> Mapping[str, Stored]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of pickles' versions: what matters of those is said below
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=True if is_zip else None)
+        return {name: _stored(path, name, tensor) for name, tensor in _flat(content)}
     except Complaint:
         raise
     except Exception as error:  # a damaged file makes torch raise nearly anything
         raise Complaint(_unreadable(path, error)) from None
-    return {name: _stored(path, name, tensor) for name, tensor in _flat(content, "")}
 
 
 def _check_pickle(path: Path) -> None:
@@ -182,16 +193,21 @@ def _unreadable(path: Path, error: Exception) -> str:
     return f"{path} cannot be read as tensors: {type(error).__name__}: {_first_line(error)}"
 
 
-def _flat(content: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield tensors with the keys and indices that lead to them."""
-    if isinstance(content, torch.Tensor):
-        yield name or "tensor", content
-    elif isinstance(content, Mapping):
-        for key, value in content.items():
-            yield from _flat(value, f"{name}.{key}" if name else str(key))
-    elif isinstance(content, (list, tuple)):
-        for index, value in enumerate(content):
-            yield from _flat(value, f"{name}.{index}" if name else str(index))
+def _flat(content: object) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield tensors with the keys and indices that lead to them, depth first.
+
+    A container that stands in several places, or in itself, is entered once: a small pickle can have 2 ** 40 paths.
+    """
+    entered: set[int] = set()
+    waiting: list[tuple[str, object]] = [("", content)]
+    while waiting:
+        name, one = waiting.pop()
+        if isinstance(one, torch.Tensor):
+            yield name or "tensor", one
+        elif isinstance(one, (Mapping, list, tuple)) and id(one) not in entered:
+            entered.add(id(one))
+            inner = one.items() if isinstance(one, Mapping) else enumerate(one)
+            waiting += reversed([(f"{name}.{key}" if name else str(key), value) for key, value in inner])
 
 
 def _stored(path: Path, name: str, tensor: torch.Tensor) -> Stored:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from eagle_contracts.conclude import conclude
 from eagle_contracts.facts import Fact
+from eagle_contracts.report.columns import wrapped
 
-COLUMNS = 100
+MOST_REASONS = 5
+"""How many reasons why nothing could be checked are shown; `-rs` shows all."""
 
 
 def _by_place(said: Sequence[str]) -> Iterator[str]:
@@ -34,11 +35,14 @@ def write_summary(facts: Sequence[Fact], write: Callable[..., Any], section: Cal
         for line in _by_place(said):
             write(f"  {line}")
     for conclusion in conclude(facts):
-        for line in textwrap.wrap(
-            f"{conclusion.pipeline}: {conclusion.sentence}.",
-            COLUMNS,
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        ):
+        for line in wrapped(f"{conclusion.pipeline}: {conclusion.sentence}."):
             write(line)
+
+
+def write_reasons(reasons: Sequence[str], write: Callable[..., Any]) -> None:
+    """Write why nothing could be checked: each reason says what to do."""
+    for reason in reasons[:MOST_REASONS]:
+        for line in wrapped(reason, 4, "  "):
+            write(line)
+    if len(reasons) > MOST_REASONS:
+        write(f"  and {len(reasons) - MOST_REASONS} more: see -rs")

@@ -22,6 +22,7 @@ DIAGNOSES: Final = (
     "missing_slot",
     "wrong_width",
     "fc_skipped",
+    "fc_repeated",
     "wrong_request",
     "missing_tokens",
     "wrong_dtype",

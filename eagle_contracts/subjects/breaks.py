@@ -2,48 +2,67 @@
 
 from __future__ import annotations
 
-import shutil
+import difflib
 from pathlib import Path
 from typing import Any
 
 
-def in_files(files: Path, scratch: Path, broken: dict[str, Any]) -> Path:
-    """Return a copy of a dump with two files exchanged, or one left out, in every request's folder."""
-    copy = scratch.with_name(f"{scratch.name}.{files.name}.broken")
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(files, copy)
-    for place in (p for p in copy.iterdir() if p.is_dir()):
+class BreakFailed(Exception):
+    """A break that finds nothing to act on; the first line is the sentence."""
+
+
+def in_files(folder: Path, broken: dict[str, Any]) -> None:
+    """Exchange two files of a dump, or remove one, in every request's folder."""
+    for place in sorted(p for p in folder.iterdir() if p.is_dir()):
+        names = sorted(file.stem for file in place.glob("*.pt"))
         if "drop" in broken:
+            _known([broken["drop"]], names)
             (place / f"{broken['drop']}.pt").unlink()
             continue
+        _known(broken["swap"], names)
         one, other = (place / f"{name}.pt" for name in broken["swap"])
         kept = one.read_bytes()
         one.write_bytes(other.read_bytes())
         other.write_bytes(kept)
-    return copy
 
 
 def in_sample(sample: dict[str, Any], upstream: dict[str, Any], broken: dict[str, Any]) -> dict[str, Any]:
     """Return a sample with two upstream tensors exchanged, or one left out, wherever its lists hold them."""
+    from eagle_contracts.subjects.provenance import whose
+
+    names = {
+        key: [whose(part, [upstream])["name"] for part in value]
+        for key, value in sample.items()
+        if isinstance(value, list)
+    }
+    wanted = [broken["drop"]] if "drop" in broken else list(broken["swap"])
+    acted_on = [key for key, held in names.items() if set(wanted) <= set(held)]
+    if not acted_on:
+        _known(wanted, [name for held in names.values() for name in held])
     return {
-        key: _in_list(value, upstream, broken) if isinstance(value, list) else value for key, value in sample.items()
+        key: _in_list(value, names[key], broken, wanted) if key in acted_on else value for key, value in sample.items()
     }
 
 
-def _in_list(parts: list[Any], upstream: dict[str, Any], broken: dict[str, Any]) -> list[Any]:
-    from eagle_contracts.subjects.provenance import whose
-
-    names = [whose(part, [upstream])["name"] for part in parts]
+def _in_list(parts: list[Any], names: list[Any], broken: dict[str, Any], wanted: list[Any]) -> list[Any]:
     if "drop" in broken:
-        _known([broken["drop"]], names)
-        return [part for part, name in zip(parts, names, strict=True) if name != broken["drop"]]
-    one, other = broken["swap"]
-    _known([one, other], names)
-    exchanged = {one: other, other: one}
+        return [part for part, name in zip(parts, names, strict=True) if name not in wanted]
+    exchanged = dict(zip(wanted, wanted[::-1], strict=True))
     return [parts[names.index(exchanged.get(name, name))] for name in names]
 
 
+def in_slots(parts: list[Any], broken: dict[str, Any]) -> list[Any]:
+    """Return slots, named slot_0 and on, with two exchanged or one left out."""
+    names = [f"slot_{n}" for n in range(len(parts))]
+    wanted = [broken["drop"]] if "drop" in broken else list(broken.get("swap", ()))
+    _known(wanted, names)
+    return _in_list(parts, names, broken, wanted)
+
+
 def _known(wanted: list[str], names: list[Any]) -> None:
+    there = [str(name) for name in names if name is not None]
     for name in wanted:
-        if name not in names:
-            raise LookupError(f"the break names {name}, and the input holds {', '.join(map(str, names))}")
+        if name not in there:
+            near = difflib.get_close_matches(name, there, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"it holds {', '.join(there) or 'nothing that was dumped'}"
+            raise BreakFailed(f"the break names {name}, and what it acts on has none of that name\n{advice}")

@@ -18,7 +18,7 @@ SUBJECT = Subject(
     name="compare",
     engine="python",
     parameters={},
-    prepare="eagle_contracts.subjects.python:prepare",
+    prepare=f"{__name__}:prepare",
     observe=f"{__name__}:observe",
     promises=("same",),
     request=request,
@@ -27,22 +27,27 @@ SUBJECT = Subject(
 )
 
 
+def prepare(params: dict[str, Any]) -> dict[str, Any]:
+    """Import torch; an environment's overlay is its engine's matter, and no engine runs here."""
+    from eagle_contracts.subjects import python
+
+    return python.prepare({**params, "overlays": []})
+
+
 def observe(params: dict[str, Any]) -> dict[str, Any]:
     """Identify both sides' slots among the twin's states, and compare them with each other."""
+    from eagle_contracts.subjects import breaks
+
     read = {name: _side(Path(place), params) for name, place in params["inputs"].items()}
     sides = {name: slots for name, (slots, _) in read.items()}
     if set(sides) != {"train", "serve"}:
         raise LookupError(f"compare reads from: {{train: ..., serve: ...}}, and was given {', '.join(sides)}")
-    swap = params.get("break", {}).get("swap")
-    if swap:
-        one, other = (int(name.removeprefix("slot_")) for name in swap)
-        slots = sides["serve"]
-        slots[one], slots[other] = slots[other], slots[one]
-    if "drop" in params.get("break", {}):
-        sides["serve"].pop(int(str(params["break"]["drop"]).removeprefix("slot_")))
+    if params.get("break"):
+        sides["serve"] = breaks.in_slots(sides["serve"], params["break"])
+    train = _identified(sides["train"], params)
     return {
         "refused": None,
-        "sides": {name: _identified(slots, params) for name, slots in sides.items()},
+        "sides": {"train": train, "serve": _identified(sides["serve"], params, _held(train))},
         "between": _between(sides, {name: lengths for name, (_, lengths) in read.items()}),
     }
 
@@ -70,7 +75,13 @@ def _side(place: Path, params: dict[str, Any]) -> tuple[list[Any], list[int]]:
     return list(slots), [part.shape[0] for part in parts]
 
 
-def _identified(slots: list[Any], params: dict[str, Any]) -> list[dict[str, Any]]:
+def _held(reports: list[dict[str, Any]]) -> list[Any]:
+    """Return the states in training's slots, None where there is no plain one: serving is compared with these."""
+    best = [report["best"] if report["outcome"] == "identified" else None for report in reports]
+    return [one and {"state": one["k"], "final_normed": "final_normed"}.get(one["kind"]) for one in best]
+
+
+def _identified(slots: list[Any], params: dict[str, Any], declared: list[Any] | None = None) -> list[dict[str, Any]]:
     from eagle_contracts import identify
     from eagle_contracts.subjects import twin_weights
 
@@ -80,6 +91,7 @@ def _identified(slots: list[Any], params: dict[str, Any]) -> list[dict[str, Any]
         twin_weights.candidates(folder),
         tolerance=identify.tolerance_for(slots[0].dtype),
         second_pass=lambda: twin_weights.second_pass(folder),
+        declared=(declared or [])[: len(slots)],
     )
     return [one.to_json() for one in found]
 

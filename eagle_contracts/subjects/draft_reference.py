@@ -5,88 +5,129 @@ Row p of a sequence is the state of position p with the token at p + 1, at rotar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eagle_contracts.subjects import draft_weights
 
+EPS = 1e-6
+"""What transformers' configs take where rms_norm_eps is left out."""
+Of = Callable[[str], Any]
+"""A layer's weight by its name."""
+
+
+class Read(NamedTuple):
+    """What a request's steps were given: `states` [tokens of the prompt, slots x target hidden], and for each pair its
+
+    token and position, those of later steps behind those of the first.
+    """
+
+    states: Any
+    tokens: list[int]
+    positions: list[int]
+
 
 class Reference:
-    """A draft's checkpoint and the target's embedding, which serving uses instead of the draft's own."""
+    """A draft's checkpoint, and what serving takes from the target instead of the draft's own.
+
+    That is the embedding, unless the draft says that its target has another width, and a head that the draft leaves
+    out.
+    """
 
     def __init__(self, draft: Path, config: Mapping[str, Any], target: Path) -> None:
         from safetensors.torch import load_file
 
         self.config = config
         self.weights = load_file(draft / draft_weights.WEIGHTS)
-        self.embedding = load_file(target / "model.safetensors")["model.embed_tokens.weight"]
-        self._prefix = draft_weights.layer_prefix(config)
-        self._eps = float(config["rms_norm_eps"])
+        given = load_file(target / "model.safetensors")
+        own = config.get("target_hidden_size") not in (None, config["hidden_size"])
+        self.embedding = self.weights["embed_tokens.weight"] if own else given["model.embed_tokens.weight"]
+        head = self.weights["lm_head.weight"]
+        if config.get("tie_word_embeddings"):
+            head = self.embedding
+        elif config.get("draft_vocab_size") is None:
+            head = given.get("lm_head.weight", given["model.embed_tokens.weight"])
+        self._head = head[: config.get("draft_vocab_size")]
+        self._eps = float(config.get("rms_norm_eps") or EPS)
 
-    def steps(self, prompt: list[int], states: Any, sampled: int, count: int) -> list[dict[str, Any]]:
-        """Return, for the first step and `count - 1` later ones, the last row's logits, hidden state and token.
-
-        `states` is [tokens of the prompt, slots x target hidden], `sampled` the target's next token.
-        """
+    def steps(self, read: Read, count: int) -> list[dict[str, Any]]:
+        """Return the last row's logits and handed-on state of the first step and of `count - 1` later ones."""
         import torch
 
-        tokens = [*prompt[1:], sampled]
-        hidden = self._fc(states)
+        first = len(read.states)
+        hidden = self._fc(read.states)
         out = []
-        for _ in range(count):
-            logits, own = self._layer(torch.tensor(tokens), hidden)
-            token = self._in_target_vocabulary(int(logits[-1].argmax()))
-            out.append({"logits": logits[-1], "hidden": own[-1], "token": token})
-            tokens.append(token)
+        for rows in range(first, first + count):
+            tokens, positions = torch.tensor(read.tokens[:rows]), torch.tensor(read.positions[:rows])
+            logits, own = self._layers(tokens, positions, hidden)
+            out.append({"logits": logits[-1], "hidden": own[-1]})
             hidden = torch.cat([hidden, own[-1:]])
         return out
 
-    def _in_target_vocabulary(self, token: int) -> int:
+    def in_target_vocabulary(self, token: int) -> int:
+        """Return which of the target's tokens one of the draft's is: d2t holds differences."""
         return token + int(self.weights["d2t"][token]) if "d2t" in self.weights else token
 
-    def _fc(self, states: Any) -> Any:
+    def before_fc(self, states: Any) -> Any:
+        """Return what `fc` reads of the states: they pass the norms that stand before it."""
         import torch
 
+        if "input_norm.weight" in self.weights:
+            states = self._norm(states, self.weights["input_norm.weight"])
         norms = sorted(name for name in self.weights if name.startswith("fc_norm."))
         if norms:
             parts = states.chunk(len(norms), dim=-1)
             states = torch.cat([self._norm(x, self.weights[n]) for x, n in zip(parts, norms, strict=True)], dim=-1)
-        return states @ self.weights["fc.weight"].T
+        return states
 
-    def _layer(self, tokens: Any, hidden: Any) -> tuple[Any, Any]:
+    def _fc(self, states: Any) -> Any:
+        out = self.before_fc(states) @ self.weights["fc.weight"].T
+        return out + self.weights["fc.bias"] if "fc.bias" in self.weights else out
+
+    def _layers(self, tokens: Any, positions: Any, hidden: Any) -> tuple[Any, Any]:
         """Return logits over the draft's vocabulary, and the state that the next step reads."""
+        stream = self._layer(hidden, positions, 0, self.embedding[tokens])
+        for number in range(1, self.config.get("num_hidden_layers", 1)):
+            stream = self._layer(stream, positions, number)
+        normed = self._norm(stream, self.weights["norm.weight"])
+        return normed @ self._head.T, normed if self.config.get("norm_output") else stream
+
+    def _layer(self, stream: Any, positions: Any, number: int, embedded: Any = None) -> Any:
+        """Return the stream after a layer; the first one reads the embedding beside it."""
         import torch
         from torch.nn.functional import silu
 
-        embedded = self._norm(self.embedding[tokens], self._of("input_layernorm"))
-        both = torch.cat([embedded, self._norm(hidden, self._of("hidden_norm"))], dim=-1)
-        stream = hidden + self._attention(both)
-        inner = self._norm(stream, self._of("post_attention_layernorm"))
-        gated = silu(inner @ self._of("mlp.gate_proj").T) * (inner @ self._of("mlp.up_proj").T)
-        stream = stream + gated @ self._of("mlp.down_proj").T
-        normed = self._norm(stream, self.weights["norm.weight"])
-        return normed @ self.weights["lm_head.weight"].T, normed if self.config.get("norm_output") else stream
+        def of(name: str) -> Any:
+            """Return a weight of this layer."""
+            return self.weights[f"{draft_weights.layer_prefix(self.config, number)}{name}.weight"]
 
-    def _of(self, name: str) -> Any:
-        return self.weights[f"{self._prefix}{name}.weight"]
+        read = self._norm(stream, of("hidden_norm"))
+        if embedded is not None:
+            stream = read if self.config.get("norm_before_residual") else stream
+            read = torch.cat([self._norm(embedded, of("input_layernorm")), read], dim=-1)
+        stream = stream + self._attention(read, positions, of)
+        inner = self._norm(stream, of("post_attention_layernorm"))
+        gated = silu(inner @ of("mlp.gate_proj").T) * (inner @ of("mlp.up_proj").T)
+        return stream + gated @ of("mlp.down_proj").T
 
     def _norm(self, x: Any, gain: Any) -> Any:
         import torch
 
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self._eps) * gain
 
-    def _attention(self, x: Any) -> Any:
-        q, k, v = self._latent(x) if self.config["architectures"][0] == draft_weights.LATENT else self._plain(x)
-        return _causal(q, k, v) @ self._of("self_attn.o_proj").T
+    def _attention(self, x: Any, positions: Any, of: Of) -> Any:
+        latent = self.config["architectures"][0] == draft_weights.LATENT
+        q, k, v = self._latent(x, positions, of) if latent else self._plain(x, positions, of)
+        return _causal(q, k, v) @ of("self_attn.o_proj").T
 
-    def _plain(self, x: Any) -> tuple[Any, Any, Any]:
+    def _plain(self, x: Any, positions: Any, of: Of) -> tuple[Any, Any, Any]:
         heads = self.config["num_attention_heads"]
         size = self.config.get("head_dim") or self.config["hidden_size"] // heads
         q, k, v = (
-            (x @ self._of(f"self_attn.{n}_proj").T).view(x.shape[0], -1, size).transpose(0, 1) for n in ("q", "k", "v")
+            (x @ of(f"self_attn.{n}_proj").T).view(x.shape[0], -1, size).transpose(0, 1) for n in ("q", "k", "v")
         )
-        turn = self._turns(x.shape[0], size)
+        turn = self._turns(positions, size)
         repeated = heads // k.shape[0]
         return (
             _halves(q, turn),
@@ -94,29 +135,29 @@ class Reference:
             v.repeat_interleave(repeated, 0),
         )
 
-    def _latent(self, x: Any) -> tuple[Any, Any, Any]:
+    def _latent(self, x: Any, positions: Any, of: Of) -> tuple[Any, Any, Any]:
         """Multi-head latent attention, its keys and values written out."""
         import torch
 
         plain, rotary, latent = (self.config[n] for n in ("qk_nope_head_dim", "qk_rope_head_dim", "kv_lora_rank"))
         heads, rows = self.config["num_attention_heads"], x.shape[0]
-        low = self._norm(x @ self._of("self_attn.q_a_proj").T, self._of("self_attn.q_a_layernorm"))
-        q = (low @ self._of("self_attn.q_b_proj").T).view(rows, heads, plain + rotary).transpose(0, 1)
-        both = x @ self._of("self_attn.kv_a_proj_with_mqa").T
-        kept = self._norm(both[:, :latent], self._of("self_attn.kv_a_layernorm"))
-        k_v = (kept @ self._of("self_attn.kv_b_proj").T).view(rows, heads, -1).transpose(0, 1)
-        turn = self._turns(rows, rotary)
+        low = self._norm(x @ of("self_attn.q_a_proj").T, of("self_attn.q_a_layernorm"))
+        q = (low @ of("self_attn.q_b_proj").T).view(rows, heads, plain + rotary).transpose(0, 1)
+        both = x @ of("self_attn.kv_a_proj_with_mqa").T
+        kept = self._norm(both[:, :latent], of("self_attn.kv_a_layernorm"))
+        k_v = (kept @ of("self_attn.kv_b_proj").T).view(rows, heads, -1).transpose(0, 1)
+        turn = self._turns(positions, rotary)
         shared = _pairs(both[None, :, latent:], turn).expand(heads, rows, rotary)
         q = torch.cat([q[..., :plain], _pairs(q[..., plain:], turn)], dim=-1)
         return q, torch.cat([k_v[..., :plain], shared], dim=-1), k_v[..., plain:]
 
-    def _turns(self, rows: int, size: int) -> tuple[Any, Any]:
-        """Return cosines and sines [rows, size / 2] of plain rope."""
+    def _turns(self, positions: Any, size: int) -> tuple[Any, Any]:
+        """Return cosines and sines [positions, size / 2] of plain rope."""
         import torch
 
         rope = {**self.config, **(self.config.get("rope_parameters") or {})}
         speeds = float(rope.get("rope_theta") or 10000.0) ** (-torch.arange(0, size, 2).float() / size)
-        angles = torch.arange(rows).float()[:, None] * speeds
+        angles = positions.float()[:, None] * speeds
         return angles.cos(), angles.sin()
 
 

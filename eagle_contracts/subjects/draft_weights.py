@@ -15,6 +15,8 @@ from typing import Any
 LLAMA, LATENT = "LlamaForCausalLMEagle3", "Eagle3DeepseekV2ForCausalLM"
 CLASSES = (LLAMA, LATENT)
 WEIGHTS = "model.safetensors"
+_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
+_LATENT_SIZES = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -47,10 +49,6 @@ def _tensors(config: Mapping[str, Any], slots: int, seed: int) -> dict[str, Any]
 def shapes(config: Mapping[str, Any], slots: int) -> Shapes:
     """Return every tensor's shape by its name in the checkpoint."""
     hidden, given = config["hidden_size"], config.get("target_hidden_size") or config["hidden_size"]
-    if config.get("num_hidden_layers", 1) != 1:
-        raise NotImplementedError("the reference knows drafts of one layer")
-    if config.get("norm_before_fc") or (config.get("eagle_config") or {}).get("norm_before_fc") or config.get("bias"):
-        raise NotImplementedError("the reference knows no norm_before_fc, and no bias in fc")
     own = config.get("draft_vocab_size") or config["vocab_size"]
     out: Shapes = {
         "embed_tokens.weight": (config["vocab_size"], hidden),
@@ -58,16 +56,35 @@ def shapes(config: Mapping[str, Any], slots: int) -> Shapes:
         "norm.weight": (hidden,),
         "lm_head.weight": (own, hidden),
     }
+    if config.get("bias"):
+        out["fc.bias"] = (hidden,)
+    if has_joint_norm(config):
+        out["input_norm.weight"] = (slots * given,)
     if config.get("fc_norm") or config.get("use_aux_norm"):
         out.update({f"fc_norm.{n}.weight": (given,) for n in range(slots)})
-    layer = {**_layer(hidden, config["intermediate_size"]), **_attention(config)}
-    prefix = layer_prefix(config)
-    return {**out, **{f"{prefix}{name}.weight": shape for name, shape in layer.items()}}
+    for number in range(config.get("num_hidden_layers", 1)):
+        layer = {**_layer(hidden, config["intermediate_size"]), **_attention(config, number)}
+        out.update({f"{layer_prefix(config, number)}{name}.weight": shape for name, shape in layer.items()})
+    return out
 
 
-def layer_prefix(config: Mapping[str, Any]) -> str:
-    """Return what the one layer's names begin with in published checkpoints of the class."""
-    return "midlayer." if config["architectures"][0] == LLAMA else "layers.0."
+def needed(architecture: str) -> tuple[str, ...]:
+    """Return the sizes without which a class's tensors have no shape."""
+    return (*_SIZES, *_LATENT_SIZES) if architecture == LATENT else _SIZES
+
+
+def has_joint_norm(config: Mapping[str, Any]) -> bool:
+    """Tell whether one norm over all slots stands before `fc`; only the Llama class has it."""
+    if config["architectures"][0] != LLAMA:
+        return False
+    nested = config.get("eagle_config")
+    inside = nested if isinstance(nested, Mapping) else {}
+    return bool(inside.get("norm_before_fc", config.get("norm_before_fc")))
+
+
+def layer_prefix(config: Mapping[str, Any], number: int = 0) -> str:
+    """Return what a layer's names begin with in published checkpoints of the class."""
+    return "midlayer." if config["architectures"][0] == LLAMA and number == 0 else f"layers.{number}."
 
 
 def _layer(hidden: int, intermediate: int) -> Shapes:
@@ -81,25 +98,26 @@ def _layer(hidden: int, intermediate: int) -> Shapes:
     }
 
 
-def _attention(config: Mapping[str, Any]) -> Shapes:
-    """Return the projections: they read the embedding and the state side by side, twice the hidden size."""
+def _attention(config: Mapping[str, Any], number: int) -> Shapes:
+    """Return the projections: the first layer's read the embedding and the state side by side."""
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    read = hidden if number else 2 * hidden
     if config["architectures"][0] == LLAMA:
         size = config.get("head_dim") or hidden // heads
         shared = config.get("num_key_value_heads") or heads
         return {
-            "self_attn.q_proj": (heads * size, 2 * hidden),
-            "self_attn.k_proj": (shared * size, 2 * hidden),
-            "self_attn.v_proj": (shared * size, 2 * hidden),
+            "self_attn.q_proj": (heads * size, read),
+            "self_attn.k_proj": (shared * size, read),
+            "self_attn.v_proj": (shared * size, read),
             "self_attn.o_proj": (hidden, heads * size),
         }
     plain, rotary, value = config["qk_nope_head_dim"], config["qk_rope_head_dim"], config["v_head_dim"]
     low, latent = config["q_lora_rank"], config["kv_lora_rank"]
     return {
-        "self_attn.q_a_proj": (low, 2 * hidden),
+        "self_attn.q_a_proj": (low, read),
         "self_attn.q_a_layernorm": (low,),
         "self_attn.q_b_proj": (heads * (plain + rotary), low),
-        "self_attn.kv_a_proj_with_mqa": (latent + rotary, 2 * hidden),
+        "self_attn.kv_a_proj_with_mqa": (latent + rotary, read),
         "self_attn.kv_a_layernorm": (latent,),
         "self_attn.kv_b_proj": (heads * (plain + value), latent),
         "self_attn.o_proj": (hidden, heads * value),

@@ -13,6 +13,10 @@ GROUP = "eagle_contracts.subjects"
 Given = Mapping[str, Any]
 
 
+class WrongParameter(ValueError):
+    """A parameter that only what was observed shows to be wrong; the first line is its key, the second a sentence."""
+
+
 def _nothing(given: Given) -> dict[str, Any]:
     return {}
 

@@ -8,10 +8,6 @@ token ids.
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
-import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,9 +38,11 @@ def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise fail(value.position, f"the stage {file} cannot be read: {why}") from error
+    shown = str(Path(value.position.path).parent / file)
     return {
         "call": str(value.data),
-        "stage": {"text": text, "file": file, "folder": str(path.parent), "function": name},
+        "stage": {"text": text, "file": file, "shown": shown, "function": name},
+        "stage_folder": str(path.parent),
         "beside": sources_digest([path.parent]),
     }
 
@@ -75,18 +73,16 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
 
     import torch
 
+    from eagle_contracts.subjects import stage
     from eagle_contracts.workers import overlays
 
     torch.set_num_threads(1)
-    applied = [
-        overlays.install(overlay, engine=str(params.get("module", "")).partition(".")[0])
-        for overlay in params["overlays"]
-    ]
+    package = str(params.get("module", "")).partition(".")[0]
+    applied = [overlays.install(overlay, engine=overlay["engine"] or package) for overlay in params["overlays"]]
     info: dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__, "overlays": applied}
     module = params.get("module")
     if module:
-        importlib.import_module(module)
-        package = module.partition(".")[0]
+        stage.imported(module)
         try:
             info["package"] = f"{package} {version(package)}"
         except PackageNotFoundError:
@@ -98,43 +94,19 @@ def observe(params: dict[str, Any]) -> dict[str, Any]:
     """Call the function for every request, and say by value which upstream tensor every part of its result is."""
     import torch
 
-    from eagle_contracts.subjects import tensors, twin_weights
+    from eagle_contracts.subjects import stage, tensors, twin_weights
 
     prompts = twin_weights.read_manifest(Path(params["folder"]))["prompts"]
     upstream = _upstream(params, len(prompts))
-    function = _function(params)
-    scratch = Path(params["out"])
-    results, runs = _run(function, params, prompts, upstream, scratch, "base"), {}
+    function = stage.function_of(params)
+    results, runs = _run(function, params, prompts, upstream, "base"), {}
     for variant in (*VARIANTS, "second_call"):
         if variant == "second_call" or any((Path(p) / "files" / variant).is_dir() for p in params["inputs"].values()):
-            again = _run(function, params, prompts, upstream, scratch, "base" if variant == "second_call" else variant)
+            again = _run(function, params, prompts, upstream, "base" if variant == "second_call" else variant)
             theirs = _dumped(params, variant, prompts) or upstream
             runs[variant] = [_outputs(one, theirs, n) for n, one in enumerate(again)]
-    torch.save([_plain(result) for result in results], scratch / tensors.SAMPLES)
+    torch.save([_plain(result) for result in results], Path(params["out"]) / tensors.SAMPLES)
     return {"refused": None, "outputs": [_outputs(one, upstream, n) for n, one in enumerate(results)], "variants": runs}
-
-
-def _function(params: dict[str, Any]) -> Callable[..., Any]:
-    stage = params.get("stage")
-    if stage is None:
-        module, _, name = params["call"].partition(":")
-        return _attribute(importlib.import_module(module), name, params["call"])
-    sys.path.insert(0, stage["folder"])
-    module = types.ModuleType(Path(stage["file"]).stem)
-    module.__file__ = stage["file"]
-    exec(compile(stage["text"], stage["file"], "exec"), module.__dict__)
-    return _attribute(module, stage["function"], params["call"])
-
-
-def _attribute(module: Any, name: str, call: str) -> Callable[..., Any]:
-    import difflib
-
-    found = getattr(module, name, None)
-    if callable(found):
-        function: Callable[..., Any] = found
-        return function
-    near = difflib.get_close_matches(name, [n for n in dir(module) if callable(getattr(module, n))], n=1)
-    raise LookupError(f"{call} is no function" + (f"; did you mean {near[0]}?" if near else ""))
 
 
 def _run(
@@ -142,32 +114,43 @@ def _run(
     params: dict[str, Any],
     prompts: list[list[int]],
     upstream: list[dict[str, Any]],
-    scratch: Path,
     variant: str,
-) -> list[Any]:
-    """Return the function's result for every request."""
-    accepted = inspect.signature(function).parameters
-    inputs = {
-        name: _input(Path(place), variant, params.get("break"), upstream, scratch / name)
-        for name, place in params["inputs"].items()
-    }
-    results = []
-    for number, prompt in enumerate(prompts):
-        given = {name: value[number] if isinstance(value, list) else value for name, value in inputs.items()}
-        extra = {"request": number, "input_ids": list(prompt)}
-        results.append(function(**given, **{k: v for k, v in extra.items() if k in accepted and k not in given}))
-    return results
+) -> list[Mapping[str, Any]]:
+    """Return the function's result for every request, from inputs that are its own to spoil."""
+    import tempfile
+
+    from eagle_contracts.subjects import stage
+
+    name = params["call"]
+    with tempfile.TemporaryDirectory(prefix="eagle_contracts_stage_", ignore_cleanup_errors=True) as scratch:
+        inputs = {
+            source: _input(Path(place), variant, params.get("break"), upstream, Path(scratch) / source)
+            for source, place in params["inputs"].items()
+        }
+        results = []
+        for number, prompt in enumerate(prompts):
+            given = {source: value[number] if isinstance(value, list) else value for source, value in inputs.items()}
+            results.append(stage.checked(stage.call(function, given, number, list(prompt), name), name, number))
+        return results
 
 
 def _input(place: Path, variant: str, broken: Any, upstream: list[dict[str, Any]], scratch: Path) -> Any:
-    """Return an input: a dump's folder as a path, or the samples that a stage returned, broken where asked."""
+    """Return an input, broken where asked: a copy of a dump's folder, or the samples that a stage returned.
+
+    Never the record itself: a stage that writes into what it is given, or removes it, would change what was observed.
+    """
+    import shutil
+
     import torch
 
     from eagle_contracts.subjects import breaks, tensors
 
-    if (place / "files").is_dir():
-        files = place / "files" / variant
-        return breaks.in_files(files, scratch, broken) if broken else files
+    files = place / "files"
+    if files.is_dir():
+        shutil.copytree(files / variant, scratch)
+        if broken:
+            breaks.in_files(scratch, broken)
+        return scratch
     samples = torch.load(place / tensors.SAMPLES, weights_only=True)
     return [breaks.in_sample(sample, upstream[n], broken) for n, sample in enumerate(samples)] if broken else samples
 
@@ -185,10 +168,8 @@ def _plain(result: Any) -> Any:
     return repr(result)
 
 
-def _outputs(result: Any, upstream: list[dict[str, Any]], own: int) -> dict[str, Any]:
-    """Describe the result of request `own`: a map of tensors and of lists of them; raises `TypeError` else."""
-    if not isinstance(result, Mapping):
-        raise TypeError(f"a stage returns a map from names to tensors, and this one returned {type(result).__name__}")
+def _outputs(result: Mapping[str, Any], upstream: list[dict[str, Any]], own: int) -> dict[str, Any]:
+    """Describe the result of request `own`."""
     return {str(key): _described(value, upstream, own) for key, value in result.items()}
 
 

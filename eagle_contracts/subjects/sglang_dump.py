@@ -6,6 +6,7 @@ serves the requests as they come, then in another order, then in a larger batch,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 from eagle_contracts.subjects.protocol import Subject
 
 PARAMETERS: Mapping[str, str] = {"overlay": "the patch's file, as an overlay: literals PARAMS and EDITS"}
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 BASE, PERMUTED, LARGER = "base", "permuted_requests", "larger_batch"
 
 
@@ -129,7 +131,7 @@ def _read(folder: Path, prompts: list[list[int]], params: dict[str, Any]) -> dic
         "rows": [{name: t.shape[0] if t.dim() else 0 for name, t in named.items()} for named in requests],
         "dtypes": {name: str(_first(requests, name).dtype).removeprefix("torch.") for name in names},
         "named": {
-            name: _identified([named.get(name) for named in requests], prompts, params)
+            name: _identified([named.get(name) for named in requests], prompts, params, _declared(params, name))
             for name in names
             if _first(requests, name).is_floating_point()
         },
@@ -147,7 +149,7 @@ def read_files(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
             try:
                 loaded = torch.load(file, weights_only=True, map_location="cpu")
             except Exception as error:
-                first = (str(error).splitlines() or [""])[0]
+                first = (_COLORS.sub("", str(error)).splitlines() or [""])[0]
                 unreadable.append(f"{place.name}/{file.name}: {type(error).__name__}: {first}")
                 continue
             if isinstance(loaded, torch.Tensor):
@@ -169,7 +171,15 @@ def _natural_name(name: str) -> tuple[int, str]:
     return (int(digits) if digits else 1 << 30, name)
 
 
-def _identified(parts: list[Any], prompts: list[list[int]], params: dict[str, Any]) -> dict[str, Any]:
+def _declared(params: dict[str, Any], name: str) -> Any:
+    """Return the state that the contract declares for a file; None for a file that it says nothing of."""
+    declared = params.get("declared")
+    return declared.get(name) if isinstance(declared, dict) else None
+
+
+def _identified(
+    parts: list[Any], prompts: list[list[int]], params: dict[str, Any], declared: int | str | None
+) -> dict[str, Any]:
     """Identify one name's tensors among the twin's states, and say in `of` whose rows each request's file holds.
 
     A file whose request's first rows are no state is looked for among that request's last rows and among the other
@@ -184,12 +194,12 @@ def _identified(parts: list[Any], prompts: list[list[int]], params: dict[str, An
     states = twin_weights.candidates(Path(params["folder"]))
     spans = [_spans(n, part.shape[0], prompts) for n, part in there]
     tensors = [part for _, part in there]
-    own = _identify(tensors, [options[0] for options in spans], params)
+    own = _identify(tensors, [options[0] for options in spans], params, declared)
     fitting = [_fitting(part, options, states) for part, options in zip(tensors, spans, strict=True)]
     if not any(fitting):
         return {**own, "of": {str(n): n for n, _ in there}}
     chosen = [span or options[0] for span, options in zip(fitting, spans, strict=True)]
-    found = own if chosen == [options[0] for options in spans] else _identify(tensors, chosen, params)
+    found = own if chosen == [options[0] for options in spans] else _identify(tensors, chosen, params, declared)
     return {**found, "of": {str(n): span and span[0] for (n, _), span in zip(there, fitting, strict=True)}}
 
 
@@ -224,7 +234,7 @@ def _fitting(part: Any, options: list[Span], states: list[Any]) -> Span | None:
     return None
 
 
-def _identify(parts: list[Any], spans: list[Span], params: dict[str, Any]) -> dict[str, Any]:
+def _identify(parts: list[Any], spans: list[Span], params: dict[str, Any], declared: Any) -> dict[str, Any]:
     """Identify parts, each held against the rows of its span."""
     import torch
 
@@ -239,5 +249,6 @@ def _identify(parts: list[Any], spans: list[Span], params: dict[str, Any]) -> di
         [(candidate, state[index]) for candidate, state in twin_weights.candidates(folder)],
         tolerance=identify.tolerance_for(kept[0].dtype),
         second_pass=lambda: [(c, state[index]) for c, state in twin_weights.second_pass(folder)],
+        declared=declared,
     )
     return found.to_json()

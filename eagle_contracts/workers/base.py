@@ -58,12 +58,17 @@ def build_base(
     folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder, _manifest(python, site, lock, complete=False))
     _install_torch(site, pip, progress)
-    progress.start(BASE, len(lock.pins), f"installing {len(lock.pins)} distributions")
+    progress.start(BASE, len(lock.pins), f"installing {counted(len(lock.pins))}")
     pip.install(["--no-deps", "--requirement", str(lock.path)], progress.update)
     manifest = _manifest(python, site, lock, complete=True)
     write_manifest(folder, manifest)
     progress.finish(f"built with torch {manifest.torch}")
     return manifest
+
+
+def counted(distributions: int) -> str:
+    """A number of distributions in words."""
+    return f"{distributions} distribution" + ("" if distributions == 1 else "s")
 
 
 def interpreter_of(venv: Path) -> Path:
@@ -142,7 +147,7 @@ def _install_torch(site: Path, pip: Pip, progress: Progress) -> None:
     if _is_wanted(installed_versions(site).get("torch", "")):
         return
     index = pip.environ.get(TORCH_INDEX_VARIABLE)
-    progress.start(BASE, 1, f"installing torch {TORCH}")
+    progress.start(BASE, None, f"installing torch {TORCH}")
     cuda = cuda_libraries(pip.look(f"torch=={TORCH}", index)) if sys.platform == "linux" else ()
     if cuda and not has_gpu():
         raise BuildError(_cpu_advice(cuda))

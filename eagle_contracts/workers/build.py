@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -11,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from eagle_contracts.workers.base import build_base, current_base
-from eagle_contracts.workers.locks import Lock
+from eagle_contracts.project import HOME_VARIABLE
+from eagle_contracts.workers.base import build_base, counted, current_base
+from eagle_contracts.workers.locks import BASE, Lock
 from eagle_contracts.workers.manifest import (
     FILE,
     Manifest,
@@ -22,7 +24,7 @@ from eagle_contracts.workers.manifest import (
     read_manifest,
     write_manifest,
 )
-from eagle_contracts.workers.pip import BuildError, Pip
+from eagle_contracts.workers.pip import NO_ROOM, BuildError, Pip
 from eagle_contracts.workers.progress import Progress
 
 _SITE: Final = "site"
@@ -36,24 +38,24 @@ def sync(
     *,
     base: Path | None = None,
     environ: Mapping[str, str] = os.environ,
-) -> None:
-    """Build the base and an overlay for each lock, as far as they are not built already.
+) -> dict[str, bool]:
+    """Build the base and an overlay for each lock, as far as they are not built already; return which were built now.
 
     `base` is a virtual environment to use as the base; without one, the recorded base or a new one. `environ` is what
     pip sees. Raises BuildError; what was being built is then gone, and what was complete before is as it was.
     """
     folder = home / "env"
-    folder.mkdir(parents=True, exist_ok=True)
-    (home / ".gitignore").write_text("*\n", encoding="utf-8")
-    with _only_builder(folder, progress) as descriptor:
+    new: dict[str, bool] = {}
+    with _writing(folder), _only_builder(folder, progress) as descriptor:
         _remove_leftovers(folder)
         with _scratch(folder, "base") as scratch:
-            pip_of = partial(_pip, scratch, (descriptor,), environ)
-            built = _sync_base(home, base_lock, base, pip_of, progress)
-        for lock in locks:
+            pip_of = partial(_pip, BASE, scratch, (descriptor,), environ)
+            built, new[BASE] = _sync_base(home, base_lock, base, pip_of, progress)
+        for number, lock in enumerate(locks, start=1):
             with _scratch(folder, lock.name) as scratch:
-                pip = _pip(scratch, (descriptor,), environ, Path(built.python))
-                _sync_overlay(home, lock, built, pip, progress)
+                pip = _pip(lock.name, scratch, (descriptor,), environ, Path(built.python))
+                new[lock.name] = _sync_overlay(home, lock, built, pip, progress, f"{number} of {len(locks)}")
+    return new
 
 
 def is_current(folder: Path, lock: Lock, base: Manifest) -> bool:
@@ -64,34 +66,35 @@ def is_current(folder: Path, lock: Lock, base: Manifest) -> bool:
     return (manifest.python, manifest.torch) == (base.python, base.torch) and is_intact(folder, manifest)
 
 
-def _pip(scratch: Path, keep: tuple[int, ...], environ: Mapping[str, str], python: Path) -> Pip:
-    return Pip(python=python, scratch=scratch, keep=keep, environ=environ)
+def _pip(name: str, scratch: Path, keep: tuple[int, ...], environ: Mapping[str, str], python: Path) -> Pip:
+    return Pip(name=name, python=python, scratch=scratch, keep=keep, environ=environ)
 
 
 def _sync_base(
     home: Path, lock: Lock, venv: Path | None, pip_of: Callable[[Path], Pip], progress: Progress
-) -> Manifest:
+) -> tuple[Manifest, bool]:
     built = current_base(home, lock, venv)
     if built is None:
-        return build_base(home, lock, venv, pip_of, progress)
+        return build_base(home, lock, venv, pip_of, progress), True
     progress.say("base: up to date")
-    return built
+    return built, False
 
 
-def _sync_overlay(home: Path, lock: Lock, base: Manifest, pip: Pip, progress: Progress) -> None:
+def _sync_overlay(home: Path, lock: Lock, base: Manifest, pip: Pip, progress: Progress, which: str) -> bool:
     target = environment_folder(home, lock.name)
     if is_current(target, lock, base):
         progress.say(f"{lock.name}: up to date")
-        return
+        return False
     new = pip.scratch / lock.name
     site = new / _SITE
     site.mkdir(parents=True)
-    progress.start(lock.name, len(lock.pins), f"{_verb(target)} {len(lock.pins)} distributions")
+    progress.start(lock.name, len(lock.pins), f"{_verb(target)} {counted(len(lock.pins))} ({which})")
     pip.install(["--no-deps", "--target", str(site), "--requirement", str(lock.path)], progress.update)
     manifest = _manifest(lock, base, site)
     write_manifest(new, manifest)
     _put_in_place(new, target, pip.scratch)
     progress.finish("built")
+    return True
 
 
 def _manifest(lock: Lock, base: Manifest, site: Path) -> Manifest:
@@ -99,7 +102,9 @@ def _manifest(lock: Lock, base: Manifest, site: Path) -> Manifest:
     found = installed_versions(site)
     missing = sorted(set(lock.pins) - set(found))
     if missing:
-        raise BuildError(f"pip reported success, but these are not installed: {', '.join(missing)}")
+        raise BuildError(
+            f"{lock.name} was not built: pip reported success, but these are not installed: {', '.join(missing)}."
+        )
     return Manifest(
         name=lock.name,
         python=base.python,
@@ -122,6 +127,27 @@ def _put_in_place(new: Path, target: Path, scratch: Path) -> None:
     if target.exists():
         target.rename(scratch / "old")
     new.rename(target)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Make the folder of environments; raises BuildError where it cannot be made or the disk does not take more."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+        yield
+    except OSError as error:
+        raise BuildError(_unwritable(folder, error)) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> str:
+    why = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"There is no room for environments in {folder} ({why}).\n{NO_ROOM}"
+    return (
+        f"Environments cannot be kept in {folder} ({why}).\n"
+        f"Make it writable, or name another folder: {HOME_VARIABLE}=FOLDER eagle-contracts env sync"
+    )
 
 
 @contextmanager

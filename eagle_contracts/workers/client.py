@@ -18,6 +18,12 @@ from typing import Any
 
 TAIL_BYTES = 4000
 _SCRATCH = "eagle_contracts_worker_"
+_ENDED = {
+    "timeout": "no answer in time",
+    "interrupted": "it was stopped, since an item that waited for it was stopped from outside",
+}
+_IN_THE_WAY = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS")
+"""What would change a worker's imports."""
 GRACE_SECONDS = 15.0
 START_SECONDS = 180.0
 CALL_SECONDS = 120.0
@@ -51,7 +57,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A call that gave no value: its kind (exception, timeout, died), the exception, and the engine's last lines.
+    """A call that gave no value: its kind (exception, timeout, interrupted, died), the exception, and the last lines.
 
     `at_start` tells that the worker was still being prepared, so that the call itself was never made.
     """
@@ -83,7 +89,7 @@ class Worker:
         self._launch = launch
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the worker
         self._calls = 0
-        self._ended = threading.Event()
+        self._ended: str | None = None
         self._scratch = scratch_folder()
         try:
             self._process = subprocess.Popen(
@@ -129,7 +135,12 @@ class Worker:
         return self._process.stdout
 
     def _kill_late(self) -> None:
-        self._ended.set()
+        self._ended = "timeout"
+        self._process.kill()
+
+    def interrupt(self) -> None:
+        """End the worker in the middle of its call, which fails as `interrupted`; safe to call from any thread."""
+        self._ended = "interrupted"
         self._process.kill()
 
     def _send(self, data: bytes) -> bool:
@@ -152,12 +163,11 @@ class Worker:
 
     def _died(self) -> Failure:
         status = self._end()
-        late = self._ended.is_set()
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
         return Failure(
-            kind="timeout" if late else "died",
+            kind=self._ended or "died",
             type="",
-            message="no answer in time" if late else f"the worker ended by {how}",
+            message=_ENDED.get(self._ended or "", f"the worker ended by {how}"),
             traceback="",
             log=self._tail(),
         )
@@ -221,9 +231,9 @@ def _reply(reply: Mapping[str, Any]) -> Answer | Failure:
 
 
 def _clean_environ() -> dict[str, str]:
-    """Return this process's environment without what would change the worker's imports."""
-    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "COV_CORE_SOURCE")
-    return {name: value for name, value in os.environ.items() if name not in dropped}
+    """Return this process's environment without what would change the worker's imports or measure an engine."""
+    measured = ("COV_CORE_", "COVERAGE_PROCESS_")
+    return {n: value for n, value in os.environ.items() if n not in _IN_THE_WAY and not n.startswith(measured)}
 
 
 def _opening(launch: Launch, packages: Sequence[str]) -> bytes:

@@ -58,13 +58,14 @@ def parse(text: str, shown: str) -> Overlay:
     """Read an overlay's literals without running it; raises `OverlayError` naming file and line."""
     try:
         tree = ast.parse(text, shown)
-    except SyntaxError as error:
-        raise OverlayError(f"{shown}:{error.lineno}: not Python: {error.msg}") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line, why = getattr(error, "lineno", None) or 1, getattr(error, "msg", None) or str(error)
+        raise OverlayError(f"{shown}:{line}: not Python: {why}") from error
     literals: dict[str, ast.expr] = {}
     for node in tree.body:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
-        name = node.targets[0].id if _is_plain_assignment(node) else None  # type: ignore[attr-defined]
+        name = node.targets[0].id if is_plain_assignment(node) else None  # type: ignore[attr-defined]
         if name not in ("PARAMS", "EDITS"):
             raise OverlayError(f"{shown}:{node.lineno}: an overlay holds only the two literals PARAMS and EDITS")
         literals[str(name)] = node.value  # type: ignore[attr-defined]
@@ -77,7 +78,8 @@ def parse(text: str, shown: str) -> Overlay:
     return Overlay(shown=shown, params=params, edits=edits, digest=hashlib.sha256(text.encode()).hexdigest()[:12])
 
 
-def _is_plain_assignment(node: ast.stmt) -> bool:
+def is_plain_assignment(node: ast.stmt) -> bool:
+    """Tell whether a statement gives one name a value."""
     return isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
 
 

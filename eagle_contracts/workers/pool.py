@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eagle_contracts.workers.client import START_SECONDS, Answer, Failure, Launch, Worker
+from eagle_contracts.workers.client import CALL_SECONDS, START_SECONDS, Answer, Failure, Launch, Worker
 
 RESTARTS = 3
 Result = Answer | Failure
@@ -44,6 +45,15 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """What an engine's thread is at: `starting`, `running`, or `waiting for another run to observe in`."""
+
+    label: str
+    what: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     work: Work
     future: Future[Result]
@@ -52,22 +62,41 @@ class _Job:
 class Pool:
     """Workers by engine; calls of one worker run in order, calls of different workers side by side."""
 
-    def __init__(self, cores: int | None = None) -> None:
+    def __init__(self, cores: int | None = None, *, call_seconds: float = CALL_SECONDS) -> None:
+        self.call_seconds = call_seconds
         self._cores = threading.Semaphore(cores or len(os.sched_getaffinity(0)))
         self._threads: dict[tuple[object, ...], _EngineThread] = {}
+        self._owners: dict[Future[Any], _EngineThread] = {}
         self._closed = threading.Event()
 
     def submit(self, engine: Engine, work: Work) -> Future[Result]:
         """Queue work that may call the engine's worker; its calls run in forked children."""
-        return self._thread(engine).submit(work)
+        thread = self._thread(engine)
+        future = thread.submit(work)
+        self._owners[future] = thread
+        return future
+
+    def interrupt(self, future: Future[Any]) -> None:
+        """Stop what the engine of this future is at, its own call or one before it; the calls after it are made."""
+        owner = self._owners.get(future)
+        if owner is not None and owner.worker is not None:
+            owner.worker.interrupt()
 
     def prepared(self, engine: Engine) -> Result | None:
         """Return what the engine's `prepare` gave, or None while it has not been started."""
         return self._thread(engine).prepared
 
+    def busy(self) -> list[Busy]:
+        """Return what is being done now, by engine."""
+        return [busy for thread in self._threads.values() if (busy := thread.busy) is not None]
+
+    def engines_started(self) -> tuple[int, int]:
+        """Return how many engines have started, well or not, and how many there are so far."""
+        return sum(thread.prepared is not None for thread in self._threads.values()), len(self._threads)
+
     def _thread(self, engine: Engine) -> _EngineThread:
         if engine.key not in self._threads:
-            self._threads[engine.key] = _EngineThread(engine, self._cores, self._closed)
+            self._threads[engine.key] = _EngineThread(engine, self._cores, self._closed, self.call_seconds)
         return self._threads[engine.key]
 
     @property
@@ -88,13 +117,17 @@ class Pool:
 class _EngineThread(threading.Thread):
     """Owns one worker for the whole run, since the worker ends with the thread that started it."""
 
-    def __init__(self, engine: Engine, cores: threading.Semaphore, closed: threading.Event) -> None:
+    def __init__(
+        self, engine: Engine, cores: threading.Semaphore, closed: threading.Event, call_seconds: float
+    ) -> None:
         super().__init__(name=f"eagle-contracts {engine.label}", daemon=True)
         self.worker: Worker | None = None
         self.prepared: Result | None = None
+        self.busy: Busy | None = None
         self._engine, self._cores, self._closed = engine, cores, closed
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._starts = 0
+        self._starts, self._call_seconds = 0, call_seconds
+        self._retried = False  # once in a run: what kills every worker is not asked again and again
         self.start()
 
     def submit(self, work: Work) -> Future[Result]:
@@ -119,10 +152,16 @@ class _EngineThread(threading.Thread):
             if self._closed.is_set():
                 job.future.cancel()
                 return
+            # Until it calls the worker, a job takes its record's lock, which another run may hold.
+            self._is("waiting for another run to observe in")
             try:
                 job.future.set_result(job.work(self._call))
             except BaseException as error:
                 job.future.set_exception(error)
+            self.busy = None
+
+    def _is(self, what: str) -> None:
+        self.busy = Busy(label=self._engine.label, what=what, since=time.monotonic())
 
     def _prepare(self) -> Result:
         self._starts += 1
@@ -142,11 +181,22 @@ class _EngineThread(threading.Thread):
                 return Failure(kind="died", type="", message="the worker ended too often", traceback="", log="")
             if isinstance(self.prepared, Failure) and self.prepared.kind == "exception":
                 return self.prepared
+            self._is("starting")
             self.prepared = _at_start(self._prepare())
         if isinstance(self.prepared, Failure):
             return self.prepared
         assert self.worker is not None
-        return self.worker.call(function, params)
+        self._is("running")
+        result = self.worker.call(function, params, timeout=self._call_seconds)
+        if self._was_killed(result) and not self._retried:
+            self._retried = True
+            return self._call(function, params)
+        return result
+
+    def _was_killed(self, result: Result) -> bool:
+        """Tell whether the worker itself is gone: killed from outside, by a system short of memory for instance."""
+        gone = self.worker is not None and not self.worker.alive
+        return isinstance(result, Failure) and result.kind == "died" and gone and not self._closed.is_set()
 
 
 def _at_start(result: Result) -> Result:

@@ -7,13 +7,13 @@ Runs on Python 3.10 and newer with the standard library alone.
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import json
 import os
 import select
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -24,6 +24,10 @@ from eagle_contracts.workers.bootstrap import die_with_parent
 LOG_TAIL_BYTES = 8000
 POLL_SECONDS = 0.25
 OWN_END_SECONDS = 1.0
+PIPE_READS = 16
+"""Reads that empty any pipe of the usual sizes, and end where something left behind goes on printing."""
+ALMOST = 0.95
+"""The part of its time limit after which a child prints where it is."""
 
 
 class Requests:
@@ -115,18 +119,20 @@ def _in_child(request: dict[str, Any], requests: Requests, replies: BinaryIO) ->
 
     The child closes the host's pipes: a process that it leaves behind must not keep them open.
     """
-    log = tempfile.TemporaryFile()  # noqa: SIM115 -- the child writes to it
     reader, writer = os.pipe()
+    log_reader, log_writer = os.pipe()
+    log = _Log(log_reader)
     worker = os.getpid()
     pid = os.fork()
     if pid == 0:
-        for descriptor in (reader, requests.stream, replies.fileno()):
+        for descriptor in (reader, log.reader, requests.stream, replies.fileno()):
             os.close(descriptor)
-        _child(request, writer, log.fileno(), worker)
+        _child(request, writer, log_writer, worker)
     os.close(writer)
+    os.close(log_writer)
     child = _Child(pid)
     try:
-        answer, timed_out = _collect(reader, requests, child, request["timeout"])
+        answer, timed_out = _collect(reader, log, requests, child, request["timeout"])
         if not answer and not timed_out:
             child.let_end()
     finally:
@@ -136,8 +142,35 @@ def _in_child(request: dict[str, Any], requests: Requests, replies: BinaryIO) ->
     if requests.closed:
         os._exit(0)
     reply = _answer(answer, status, timed_out)
-    reply["log"] = _tail(log.fileno())
+    reply["log"] = log.tail()
     return reply
+
+
+class _Log:
+    """The end of what a child prints, read while it runs: however much that is, none of it is kept on a disk."""
+
+    def __init__(self, reader: int) -> None:
+        self.reader = reader
+        self.closed = False
+        self._end = b""
+
+    def fill(self) -> None:
+        """Take what the pipe holds, up to its size; an empty read means that nobody holds its other end."""
+        data = os.read(self.reader, 1 << 16)
+        self.closed = not data
+        self._end = (self._end + data)[-LOG_TAIL_BYTES:]
+
+    def tail(self) -> str:
+        """Return the last bytes as text, with what a child that was killed left in the pipe, and close it."""
+        os.set_blocking(self.reader, False)
+        try:
+            for _ in range(PIPE_READS):
+                if not self.closed:
+                    self.fill()
+        except BlockingIOError:
+            pass
+        os.close(self.reader)
+        return self._end.decode(errors="replace")
 
 
 class _Child:
@@ -174,6 +207,8 @@ def _child(request: dict[str, Any], writer: int, log: int, worker: int) -> None:
         die_with_parent(worker)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        os.close(log)
+        faulthandler.dump_traceback_later(request["timeout"] * ALMOST, file=2)
         reply = _encoded(_here(request))
         sys.stdout.flush()
         sys.stderr.flush()
@@ -186,8 +221,8 @@ def _child(request: dict[str, Any], writer: int, log: int, worker: int) -> None:
         os._exit(0)
 
 
-def _collect(reader: int, requests: Requests, child: _Child, timeout: float) -> tuple[bytes, bool]:
-    """Read the child's answer to its end; the second value tells that the deadline passed first.
+def _collect(reader: int, log: _Log, requests: Requests, child: _Child, timeout: float) -> tuple[bytes, bool]:
+    """Read the child's answer to its end, and its log beside it; the second value tells that the deadline passed first.
 
     The end is that of the pipe, or that of the child where a process it started still holds the pipe.
     """
@@ -198,7 +233,10 @@ def _collect(reader: int, requests: Requests, child: _Child, timeout: float) -> 
         if left <= 0:
             return b"".join(parts), True
         ended = child.ended()
-        ready, _, _ = select.select([reader, requests.stream], [], [], 0 if ended else min(left, POLL_SECONDS))
+        readable = [reader, requests.stream, *([] if log.closed else [log.reader])]
+        ready, _, _ = select.select(readable, [], [], 0 if ended else min(left, POLL_SECONDS))
+        if log.reader in ready:
+            log.fill()
         if ended and reader not in ready:
             break
         if requests.stream in ready:
@@ -229,9 +267,3 @@ def _answer(answer: bytes, status: int, timed_out: bool) -> dict[str, Any]:
         how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
         return {"ok": False, "kind": "died", "type": "", "message": f"ended by {how}", "traceback": ""}
     return reply
-
-
-def _tail(log: int) -> str:
-    size = os.fstat(log).st_size
-    start = max(0, size - LOG_TAIL_BYTES)
-    return os.pread(log, size - start, start).decode(errors="replace")

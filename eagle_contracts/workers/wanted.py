@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eagle_contracts.project import pipeline_files
-from eagle_contracts.spec.errors import suggest
+from eagle_contracts.spec.errors import SpecError, SpecIssue, suggest
 from eagle_contracts.spec.load import load_pipeline
 from eagle_contracts.spec.model import Environment, Pipeline
 from eagle_contracts.workers.locks import (
@@ -17,6 +17,7 @@ from eagle_contracts.workers.locks import (
     find_lock,
     lock_directories,
     lock_named,
+    normalized,
     read_lock,
     shown_path,
 )
@@ -81,6 +82,7 @@ def wanted(root: Path, home: Path, names: Sequence[str]) -> Wanted:
         notes = [_own_note(named) for named in everything if _has_own(named, own)]
         notes += [_no_lock_note(named) for named in needing if named.lock() is None]
         locks = [lock for named in needing if (lock := named.lock()) is not None]
+    _check_engines(needing)
     bases = [lock for directories in _directories(everything, root) if (lock := lock_named(BASE, directories))]
     return Wanted(base=_one_each(bases)[0], locks=_one_each(locks), notes=tuple(dict.fromkeys(notes)))
 
@@ -110,6 +112,23 @@ def _lock_or_fail(named: Named) -> Path:
     if lock is None:
         raise BuildError(_no_lock_note(named))
     return lock
+
+
+def _check_engines(needing: Sequence[Named]) -> None:
+    """Raise SpecError where a lock does not hold the engine that its environment asks for: it could never run."""
+    issues: list[SpecIssue] = []
+    for named in needing:
+        engine, path = named.environment.engine, named.lock()
+        if engine is None or path is None:
+            continue
+        version = read_lock(path).pins.get(normalized(engine.name))
+        if version is None or not engine.contains(version):
+            has = f"{engine.name} {version}" if version else f"no {engine.name}"
+            message = f"{named.environment.name} asks for {engine}, and {shown_path(path)} has {has}"
+            hint = "change one of the two, or give the environment another lock"
+            issues.append(SpecIssue(position=named.environment.position, message=message, hint=hint))
+    if issues:
+        raise SpecError(issues)
 
 
 def _no_lock_note(named: Named) -> str:

@@ -1,25 +1,29 @@
 """Identification against a plain chunked comparison, side by side in one run.
 
-The design asks for a ratio of 1.5. It is not met at 64 tokens, where about 2 is measured: some 62 small reads and two
-dozen small operations a slot weigh as much there as the comparison itself. The ratio falls as the tokens grow.
+The design asks for a ratio of 1.5 at 64 tokens, which is missed by a little: comparing exactly costs 0.9 there, and
+62 reads of a few cache lines, whose fixed cost is that of 62 calls into torch, half of the rest. With 256 tokens, where
+the arithmetic weighs more, the budget is kept.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import Tensor
 
 from eagle_contracts.identify import Candidate, identify_all
 
+from .table import Measured, show
+
 WIDTH, STATES = 7168, 62
 DECLARED = (3, 31, 59)
 CHUNK = 1 << 18
 BUDGET = 1.5
-CEILING = 4.0  # what comparing even a tenth of the other states would exceed
+CEILING = {64: 2.0, 256: BUDGET}
+"""What is asserted, by tokens: comparing one more state of the other 59 exactly would exceed either."""
 
 
 def stream(tokens: int, noise: float) -> tuple[list[Tensor], list[Tensor]]:
@@ -51,8 +55,8 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measure(tokens: int = 64, noise: float = 1e-6, repeats: int = 31) -> tuple[float, float]:
-    """Median seconds of identifying three slots among all states and of comparing them plainly, taken in turns.
+def measure(tokens: int, noise: float, repeats: int) -> Measured:
+    """Seconds of identifying three slots among all states and of comparing them plainly, taken in turns.
 
     All states are read before each turn, since an engine's forward leaves only the last ones in the caches.
     """
@@ -69,25 +73,18 @@ def measure(tokens: int = 64, noise: float = 1e-6, repeats: int = 31) -> tuple[f
             for state in states:
                 state.sum()
             taken.append(seconds(work))
-    return statistics.median(times[0]), statistics.median(times[1])
+    what = f"identify 3 of {STATES}, {tokens} tokens, noise {noise:g}"
+    return Measured(what=what, ours=times[0], plain=times[1], budget=BUDGET)
 
 
-def main() -> float:
-    """Print the ratios and return the one that the budget is about."""
+@pytest.mark.parametrize(("tokens", "noise", "repeats"), [(64, 1e-6, 61), (64, 1e-2, 61), (256, 1e-6, 21)])
+def test_identifying_costs_little_more_than_a_plain_comparison(tokens: int, noise: float, repeats: int) -> None:
+    """Identifying reads far less than every state."""
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    ratios = []
-    for tokens, noise, repeats in ((64, 1e-6, 31), (64, 1e-2, 31), (256, 1e-6, 11)):
-        ours, theirs = measure(tokens, noise, repeats)
-        ratios.append(ours / theirs)
-        what = f"identify 3 of {STATES}, {tokens} tokens x {WIDTH}, noise {noise:g}"
-        print(f"{what}: {ratios[-1]:.2f}x a plain comparison (budget {BUDGET}x), {ours * 1e3:.2f} ms")
-    return ratios[0]
-
-
-def test_identifying_costs_a_few_plain_comparisons() -> None:
-    """Identifying reads far less than every state: its time stays within a few plain comparisons."""
-    assert main() <= CEILING
-
-
-if __name__ == "__main__":
-    main()
+    try:
+        found = measure(tokens, noise, repeats)
+    finally:
+        torch.set_num_threads(threads)
+    show([found])
+    assert found.value <= CEILING[tokens]

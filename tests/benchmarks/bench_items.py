@@ -16,6 +16,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 from unittest import mock
 
@@ -57,6 +58,7 @@ class JudgedSession:
 
     def __init__(self, root: Path, overrides: Mapping[str, object], *, since: float = 0.0) -> None:
         self.root, self.overrides = root, overrides
+        self.waiting = SimpleNamespace(say=None)
 
     def label(self, pipeline: Any, environment: Any) -> str:
         """Name an environment as its pipeline does."""

@@ -19,6 +19,8 @@ from eagle_contracts.facts import Fact
 from eagle_contracts.judge import judge
 from eagle_contracts.plan import Case
 from eagle_contracts.session import Session
+from eagle_contracts.spec.model import Value
+from eagle_contracts.spec.position import Position
 
 from .stories import ROOT, Engines, cases_in, judged_cases
 
@@ -101,7 +103,7 @@ def test_a_file_that_ends_early_leaves_the_rest_without_a_verdict(
     """The dump's contract names the file, the stage that reads it cannot run, and nothing is said after it."""
     assert told(DUMP, "overlay.fault: half_a_file", cases, session) == {
         DUMP: "unreadable",
-        EXTRACT: "error(exception)",
+        EXTRACT: "error(stage)",
         CONCAT: LOST,
         PARITY: LOST,
     }
@@ -243,3 +245,58 @@ def test_serving_is_what_is_wrong(engines: Engines, chain: Path) -> None:
         "h[2], h[4], h[7], as chain/pipeline.yaml:4 says."
     )
     assert conclusion.sentence.endswith("do not change training")
+
+
+def advice(case: Case, session: Session) -> tuple[tuple[str, ...], str]:
+    """Return what a violated case says to do, and to run then."""
+    verdict = judge(case, session)
+    assert verdict.status == "violated", verdict.sentence
+    assert verdict.remedy is not None
+    return verdict.remedy.before, verdict.next_command
+
+
+def test_a_dump_of_other_states_says_what_to_write_in_the_patch_or_in_the_claim(engines: Engines, chain: Path) -> None:
+    """A list that the engine was run with, and the claim that would be right for files that are there already."""
+    session = engines.session("trained.taps={hidden_states: [1, 3, 6]}")
+    case = next(case for case in cases_in(chain / f"{DUMP}.yaml", session) if case.name.startswith("slots"))
+    verdict = judge(case, session)
+    assert verdict.remedy is not None
+    assert (verdict.remedy.key, verdict.remedy.lists) == ("layers", ((1, 3, 6),))
+    assert verdict.remedy.where.startswith("chain/patches/dump.py:")
+    assert verdict.remedy.before == (
+        "A draft trained on these files was trained on h[2], h[4], h[7]. If it was, the patch is right and the claim "
+        "is not: give --contracts-set trained.taps={hidden_states: [2, 4, 7]}, or drop that flag.",
+    )
+    assert all(slot.seen is not None and slot.seen.declared_side for m in verdict.mismatches for slot in m.slots)
+
+
+def test_a_comparison_says_which_side_departs_from_the_claim(
+    engines: Engines, chain: Path, cases: Mapping[str, list[Case]], session: Session
+) -> None:
+    """And names the contracts of that side, producers first."""
+    wrong = with_break(cases[PARITY][0], EXTRACT, "with.call: stages/faulty.py::swapped", cases)
+    assert advice(wrong, session) == (
+        ("Serving holds what chain/pipeline.yaml:4 claims: training is the side to change.",),
+        f"pytest --contracts chain/{DUMP}.yaml chain/{EXTRACT}.yaml chain/{CONCAT}.yaml",
+    )
+    other = engines.session("draft.layer_ids=[0,2,5]")
+    before, command = advice(cases_in(chain / f"{PARITY}.yaml", other)[0], other)
+    assert before == ("Training holds what chain/pipeline.yaml:4 claims: serving is the side to change.",)
+    assert command == (
+        "pytest --contracts chain/sglang_capture_offset.yaml --contracts-set 'draft.layer_ids=[0, 2, 5]'"
+    )
+
+
+def test_a_wrong_order_says_what_to_put_where(chain: Path, cases: Mapping[str, list[Case]], session: Session) -> None:
+    """The function, the order that is declared, and where."""
+    first = cases[EXTRACT][0]
+    broken = replace(
+        first, contract=replace(first.contract, with_={**first.contract.with_, "call": SWAPPED}), control=None
+    )
+    (sentence,), command = advice(broken, session)
+    assert sentence.startswith("Let stages/faulty.py::swapped put hidden_states in the order aux_0, aux_1, aux_2, ")
+    assert sentence.endswith(", or declare the order that was trained on.")
+    assert command == f"pytest --contracts 'chain/{EXTRACT}.yaml::{first.name}'"
+
+
+SWAPPED = Value(data="stages/faulty.py::swapped", position=Position(path="chain/x.yaml", line=1, column=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from eagle_contracts.verdict import Verdict
 
+from .draft_faults import OVERLAY
 from .stories import ROOT, Engines, cases_in, judged_cases, text
 
 KIMI = ROOT / "contracts" / "kimi_k25"
@@ -67,16 +69,6 @@ LATENT = {
     "draft_vocab_size": 163840,
 }
 """A draft of Kimi's own kind, as published ones are laid out."""
-FAULTS = """\
-EDITS = [
-    {
-        "module": "sglang.srt.speculative.eagle_worker_v2",
-        "versions": "==0.5.23",
-        "anchor": "                    torch.cat((input_ids[1:], tail_tokens[i].reshape(1)))\\n",
-        "replacement": "                    torch.cat((input_ids[:-1], tail_tokens[i].reshape(1)))\\n",
-    },
-]
-"""
 
 
 def folder(
@@ -150,15 +142,144 @@ def test_two_states_and_a_key_that_nobody_reads(engines: Engines) -> None:
     assert len(verdicts) == 8
 
 
+FAULTS = {
+    "swapped_slots": {"first_step": "permuted"},
+    "one_row_behind": {"first_step": "unknown_state"},
+    "fc_twice": {"first_step": "fc_repeated"},
+    "fc_later": {"later_steps": "fc_repeated", "reference": "altered"},
+    "same_token": {"pairing": "mispaired"},
+    "states_behind": {"first_step": "unknown_state", "pairing": "mispaired"},
+    "positions_ahead": {"pairing": "mispaired"},
+    "positions_doubled": {"reference": "altered"},
+    "positions_stuck": {"pairing": "mispaired"},
+    "state_kept": {"later_steps": "other_state", "reference": "altered"},
+    "normed_back": {"reference": "altered"},
+    "residual_normed": {"reference": "altered"},
+    "no_state_norm": {"reference": "altered"},
+    "no_embedding_norm": {"reference": "altered"},
+    "state_before_embedding": {"reference": "altered"},
+    "columns_permuted": {"reference": "altered"},
+    "norm_lost": {"reference": "altered"},
+    "fc_lost": {"reference": "altered"},
+    "own_embedding": {"reference": "altered"},
+    "d2t_absolute": {"pairing": "mispaired"},
+    "d2t_lost": {"pairing": "mispaired"},
+}
+"""Each fault of the overlay, and every promise that it breaks."""
+
+
 @pytest.fixture(scope="module")
-def unshifted(engines: Engines) -> dict[str, Verdict]:
-    """A draft side that pairs the state of position p with the token at p: nothing crashes, nothing is narrow."""
+def faulty(engines: Engines) -> Path:
+    """A pipeline whose engine has whatever fault the draft's config names."""
     draft = json.loads((KIMI / "draft.config.json").read_text())
-    return judged(engines, folder(engines.project / "unshifted", draft, [2, 4, 6], [2, 4, 6], overlay=FAULTS))
+    return folder(engines.project / "faulty", draft, [2, 4, 6], [2, 4, 6], overlay=OVERLAY)
 
 
-def test_a_state_beside_its_own_token(unshifted: dict[str, Verdict]) -> None:
-    """The pairing names the position, and the plain reference sees other numbers; widths and states are as promised."""
-    found = {name: verdict.diagnosis for name, verdict in unshifted.items() if verdict.status != "passed"}
-    assert found == {"pairing": "mispaired", "reference": "altered"}
-    assert text(unshifted["pairing"]).startswith("mispaired: request 0: the state of position 0 is paired with token ")
+@pytest.fixture(scope="module")
+def with_faults(engines: Engines, faulty: Path) -> dict[str, dict[str, Verdict]]:
+    """The verdicts with every fault, and without any."""
+    contracts = {}
+    for fault in ("none", *FAULTS):
+        contract = faulty.with_name(f"{fault}.yaml")
+        contract.write_text(faulty.read_text().replace("with: {", f"with: {{config: {{fault: {fault}}}, "))
+        contracts[fault] = contract
+    session = engines.session()
+    cases = {(fault, case.name): case for fault, one in contracts.items() for case in cases_in(one, session)}
+    named = [replace(case, name=f"{fault}/{case.name}") for (fault, _), case in cases.items()]
+    found = judged_cases(named, session)
+    out: dict[str, dict[str, Verdict]] = {fault: {} for fault in contracts}
+    for name, verdict in found.items():
+        fault, _, promise = name.partition("/")
+        out[fault][promise.partition("[")[0]] = verdict
+    return out
+
+
+def test_an_engine_without_a_fault_keeps_every_promise(with_faults: dict[str, dict[str, Verdict]]) -> None:
+    """The overlay alone changes nothing."""
+    assert wrong(with_faults["none"]) == {}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_on_the_drafts_side_breaks_the_promise_about_it(
+    with_faults: dict[str, dict[str, Verdict]], fault: str
+) -> None:
+    """Each is caught under its name, and the promises that it does not touch are kept."""
+    found = {name: one.diagnosis or one.status for name, one in with_faults[fault].items() if one.status != "passed"}
+    assert found == FAULTS[fault], wrong(with_faults[fault])
+
+
+@pytest.mark.parametrize(
+    ("fault", "promise", "words"),
+    [
+        ("same_token", "pairing", "mispaired: request 0: the state of position 0 is paired with token "),
+        ("positions_ahead", "pairing", "mispaired: request 0: the pairs stand at positions [1, 2, 3"),
+        ("positions_stuck", "pairing", "mispaired: request 0: step 3 stands at position 11, not at 12"),
+        ("d2t_lost", "pairing", "mispaired: request 0: step 2 reads token "),
+        ("normed_back", "reference", "they are those of a step with norm_before_residual: false, norm_output: true"),
+        ("residual_normed", "reference", "they are those of a step with norm_before_residual: true, norm_output: fal"),
+        ("fc_later", "later_steps", "fc_repeated: step 2 reads 64 values a token and calls fc once, where draft is 64"),
+    ],
+)
+def test_what_is_said_of_a_fault(
+    with_faults: dict[str, dict[str, Verdict]], fault: str, promise: str, words: str
+) -> None:
+    """The step, the request, and what stands there instead."""
+    assert words in text(with_faults[fault][promise])
+
+
+def test_training_is_compared_with_what_fc_reads(
+    engines: Engines, faulty: Path, with_faults: dict[str, dict[str, Verdict]]
+) -> None:
+    """Slots exchanged between the capture and fc: what is captured agrees with training, and what fc reads does not."""
+    parity = faulty.with_name("parity.yaml")
+    parity.write_text(
+        "spec: 1\nwhy: fc reads what is left of a capture.\nbetween: [trainer batch, draft]\nrun: compare\n"
+        "with: {from: {train: capture, serve: [capture, none, swapped_slots, normed_back]}}\n"
+        "expect: [{same: {slots: $trained.taps}}]\n"
+    )
+    verdicts = engines.judged(parity)
+    assert wrong(with_faults["swapped_slots"]).keys() == {"first_step"}
+    assert {name: verdict.diagnosis or verdict.status for name, verdict in verdicts.items()} == {
+        f"same[{ENVIRONMENT}]": "passed",
+        f"same[{ENVIRONMENT},none]": "passed",
+        f"same[{ENVIRONMENT},swapped_slots]": "permuted",
+        f"same[{ENVIRONMENT},normed_back]": "passed",
+    }
+    said = text(verdicts[f"same[{ENVIRONMENT},swapped_slots]"])
+    assert said.startswith("permuted: serving against training: training's states are all there, in another order")
+    assert f"serve swapped_slots in {ENVIRONMENT}" in said
+
+
+def test_a_draft_with_all_that_a_llama_draft_can_have(engines: Engines) -> None:
+    """Norms before fc, a bias, two layers, fed back after its norm, a scaling of its positions: the plain step too."""
+    draft = json.loads((KIMI / "draft.config.json").read_text())
+    draft |= {"bias": True, "norm_before_fc": True, "fc_norm": True, "norm_output": True, "num_hidden_layers": 2}
+    draft["rope_scaling"] = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}
+    draft["rope_scaling"] |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    assert wrong(judged(engines, folder(engines.project / "rich", draft, [2, 4, 6], [2, 4, 6]))) == {}
+
+
+@pytest.mark.parametrize("kind", ["LlamaForCausalLMEagle3", "Eagle3DeepseekV2ForCausalLM"])
+def test_a_draft_that_is_narrower_than_its_target(engines: Engines, kind: str) -> None:
+    """It keeps its own embedding, and is compared with a plain step that does too."""
+    own = json.loads((KIMI / "draft.config.json").read_text()) if kind.startswith("Llama") else dict(LATENT)
+    draft = {**own, "hidden_size": 2048, "target_hidden_size": 7168}
+    contract = folder(engines.project / f"narrow-{kind}", draft, [2, 4, 6], [2, 4, 6])
+    assert wrong(judged(engines, contract)) == {}
+
+
+def test_a_config_as_the_user_has_it(engines: Engines) -> None:
+    """Ids at the top of the file, and a key of training that no reader has: neither is put right on the way."""
+    draft = json.loads((KIMI / "draft.config.json").read_text())
+    draft |= {"eagle_config": {"use_aux_hidden_state": True}, IDS: [2, 4, 6], "norm_before_residual": True}
+    verdicts = judged(engines, folder(engines.project / "as_it_is", draft, [2, 4, 6], [2, 4, 6]))
+    found = {name: verdict.diagnosis for name, verdict in verdicts.items() if verdict.status != "passed"}
+    assert found == {"config": "config_ignored", "reference": "altered"}
+    assert text(verdicts["config"]).startswith(
+        f"config_ignored: {IDS} is [2, 4, 6] in the draft's config, and the target side reads no ids and falls back to "
+        "its default"
+    )
+    assert (
+        "norm_before_residual is true in the draft's config, and the draft's numbers are those of "
+        "norm_before_residual: false: this engine does not go by the key"
+    ) in text(verdicts["config"])

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from eagle_contracts.report.terminal import COLUMNS, render
+from eagle_contracts.report.columns import COLUMNS
+from eagle_contracts.report.terminal import render
 from eagle_contracts.verdict import Verdict
 
 from .stories import ROOT, Engines, advice, summary, text
@@ -78,7 +79,8 @@ slot 2  declared h[59] (contracts/kimi_k25/pipeline.yaml:5), holds h[58]
         smallest tolerance that would pass: 1.1e-01, and another state would still fit better
 
 write draft.layer_ids: [3, 31, 59]
-  at contracts/kimi_k25/pipeline.yaml:9, environment sglang-0.5.23; verified by running the engine
+  at contracts/kimi_k25/pipeline.yaml:9, environment sglang-0.5.23, where it stands already: drop
+  the flag; verified by running the engine
 
 then run:
   pytest --contracts 'contracts/kimi_k25/sglang_capture_offset.yaml::slots[sglang-0.5.23]' \\
@@ -139,7 +141,8 @@ def test_the_wrong_fix_is_always_corrected(wrong_fix: Verdicts) -> None:
         NEW: [[3, 31, 59]],
     }
     assert (
-        "write draft.layer_ids: [3, 31, 59] at contracts/kimi_k25/pipeline.yaml:9, environment sglang-0.5.23; verified "
+        "write draft.layer_ids: [3, 31, 59] at contracts/kimi_k25/pipeline.yaml:9, environment sglang-0.5.23, "
+        "where it stands already: drop the flag; verified "
         "by running the engine then run: pytest --contracts "
         "'contracts/kimi_k25/sglang_capture_offset.yaml::slots[sglang-0.5.23]' \\ --contracts-set "
         "'draft.layer_ids=[3,31,59]'"
@@ -186,5 +189,6 @@ def test_on_qwen3_the_embedding_is_taken_in_silence_and_caught(story: Mapping[st
     for verdict in verdicts.values():
         assert verdict.sentence == "slot 0 holds the embedding; slots 1 and 2 hold the states trained for slots 0 and 1"
         assert advice(verdict) == [[2, 18, 33]]
-        written = "write draft.layer_ids: [2, 18, 33] at contracts/qwen3/draft.config.json:17; verified by running"
+        written = "write draft.layer_ids: [2, 18, 33] at contracts/qwen3/draft.config.json:17, "
+        written += "where it stands already: drop the flag; "
         assert written in text(verdict)

@@ -81,6 +81,7 @@ ENTRY_POINTS = """\
 toy.capture = toy_engine.adapter:CAPTURE
 toy.faulty = toy_engine.adapter:FAULTY
 toy.stage = toy_engine.adapter:STAGE
+toy.dump = toy_engine.adapter:DUMP
 toy.serving = toy_engine.adapter:SERVING
 toy.parity = toy_engine.adapter:PARITY
 toy.absent = toy_engine.adapter:ABSENT
@@ -198,7 +199,7 @@ def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Re
     made = Repository(pytester)
     for name in ("EAGLE_CONTRACTS_HOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    package = Path(eagle_contracts.__file__).parents[1]
+    package = Path(eagle_contracts.__file__).parents[1]  # the one under test, also where another one is installed
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TOY, (made.root / INSTALLED).parent, package))))
     monkeypatch.setenv("TOY_DIARY", str(made.diary))
     return made
@@ -207,6 +208,11 @@ def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Re
 def shown(result: pytest.RunResult) -> str:
     """Return what a person saw."""
     return result.stdout.str() + result.stderr.str()
+
+
+def flat(text: str) -> str:
+    """Return text in one line: where a long message breaks depends on its path."""
+    return " ".join(text.split())
 
 
 def has_our_traceback(text: str) -> bool:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from .conftest import FOLDER, MAIN, Repository, has_our_traceback
+from .conftest import FOLDER, MAIN, Repository, flat, has_our_traceback
 
 CONFIG = f"{FOLDER}/target.config.json"
 
@@ -35,4 +35,4 @@ def test_a_promise_that_the_subject_cannot_make_is_refused(repository: Repositor
     repository.edit(MAIN, {"- slots: $trained.taps": "- slots: {}"})
     result = repository.run("-k", "slots")
     assert result.ret == 1
-    assert "slots promises nothing: name taps, such as $trained.taps" in result.stdout.str()
+    assert "slots promises nothing: name taps, such as $trained.taps" in flat(result.stdout.str())

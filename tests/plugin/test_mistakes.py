@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .conftest import CAPTURE, FOLDER, MAIN, Repository, has_our_traceback
+from .conftest import CAPTURE, FOLDER, MAIN, Repository, flat, has_our_traceback
 
 WRONG = f"{FOLDER}/wrong.yaml"
 MISTAKES = {
@@ -70,7 +70,7 @@ def test_a_mistake_is_one_error_beside_the_others(repository: Repository) -> Non
     shown = result.stdout.str()
     for name, (_, _, message) in MISTAKES.items():
         assert f"ERROR at setup of {name} specification" in shown
-        assert f"\n{FOLDER}/{name}.yaml:{message}" in shown
+        assert flat(f"{FOLDER}/{name}.yaml:{message}") in flat(shown)
     assert not has_our_traceback(shown)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import CAPTURE, FOLDER, MAIN, Repository, has_our_traceback, shown
+from .conftest import CAPTURE, FOLDER, MAIN, Repository, flat, has_our_traceback, shown
 
 NOTHING = (
     "contracts: no check was executed (none selected, or every environment unavailable: see -rs), so this run fails"
@@ -153,11 +153,14 @@ def test_a_run_without_a_check_fails(repository: Repository) -> None:
     """Nothing selected, or nothing available: a green run that checked nothing is not green."""
     nothing = repository.run("-k", "nothing")
     nothing.assert_outcomes(deselected=6)
-    assert (nothing.ret, NOTHING in nothing.outlines) == (1, True)
+    assert (nothing.ret, NOTHING in flat("\n".join(nothing.outlines))) == (1, True)
     repository.edit(f"{FOLDER}/pipeline.yaml", {"toy-1: {role: serve, python:": "toy-1: {role: serve, python: /no"})
     unavailable = repository.run()
     unavailable.assert_outcomes(skipped=6)
-    assert (unavailable.ret, NOTHING in unavailable.outlines) == (1, True)
+    assert unavailable.ret == 1
+    told = flat(unavailable.stdout.str()).partition(NOTHING)[2]
+    assert told.startswith(" unavailable(environment): /no")
+    assert "named at contracts/toy/pipeline.yaml:6" in told
     assert repository.noted() == []
 
 
@@ -182,7 +185,8 @@ def test_a_control_must_be_caught_and_as_itself(repository: Repository) -> None:
 def test_an_engine_that_breaks_is_an_error_of_its_item(repository: Repository) -> None:
     """A dead child, a dead worker and an adapter's exception are errors with the last lines; the others still run."""
     errors = {
-        "die": "error(died): running the subject gave no result: ended by signal 9\n",
+        "die": "error(died): running the subject gave no result: ended by signal 9\n"
+        "  nothing of this project sends that signal: the usual sender is a system short of memory\n",
         "raise": "error(exception): running the subject gave no result: RuntimeError: the toy was told to raise\n",
     }
     for act in errors:
@@ -192,10 +196,22 @@ def test_an_engine_that_breaks_is_an_error_of_its_item(repository: Repository) -
     result.assert_outcomes(passed=6, errors=3)
     text = result.stdout.str()
     for act, sentence in errors.items():
-        assert f"\n{sentence}\nThe engine's last lines:\n  | the toy is about to {act}\n" in text
+        assert f"\n{sentence}\nLast lines printed:\n  | the toy is about to {act}\n" in text
     assert "\nerror(died): running the subject gave no result: the worker ended by signal 9\n" in text
-    assert repository.starts() == 2
+    assert repository.starts() == 3
     assert not has_our_traceback(text)
+
+
+def test_a_worker_that_is_killed_once_is_started_once_more(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system short of memory takes a worker while its engine is compared with the reference: no item is lost."""
+    mark = repository.write("kill_once", "")
+    monkeypatch.setenv("TOY_KILLS_AT_GATE", str(mark))
+    result = repository.run()
+    result.assert_outcomes(passed=6)
+    assert not mark.exists()
+    assert repository.noted().count("gate") == 2
 
 
 def test_a_claim_that_every_environment_contradicts_is_doubted(repository: Repository) -> None:

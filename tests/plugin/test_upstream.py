@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import CONSUMER, FOLDER, KEEP, MAIN, PARITY, STAGE, STAGE_FILE, Repository, has_our_traceback, shown
+from .conftest import (
+    CONSUMER,
+    FOLDER,
+    KEEP,
+    MAIN,
+    PARITY,
+    STAGE,
+    STAGE_FILE,
+    Repository,
+    flat,
+    has_our_traceback,
+    shown,
+)
 
 PIPELINE = f"{FOLDER}/pipeline.yaml"
 BOTH = f"{FOLDER}/train_serve_parity.yaml"
@@ -43,6 +55,43 @@ def test_ids_name_both_environments(chain: Repository) -> None:
         f"{BOTH}::same[toy-2,toy-1]",
         f"{BOTH}::same[toy-2]",
     ]
+
+
+def test_one_of_several_contracts_is_read_by_each_item(chain: Repository) -> None:
+    """A list in `from` makes an item for each contract in it; the first one's ids are as without the list."""
+    several = PARITY.replace("serve: sglang_capture_offset", "serve: [sglang_capture_offset, extraction_ordering]")
+    chain.write(BOTH, several)
+    result = chain.run("--co", "-q", "-k", "same")
+    names = [line.rpartition("::")[2] for line in result.outlines if "::" in line]
+    assert names == [
+        "same[toy-1]",
+        "same[toy-1,toy-2]",
+        "same[toy-1,extraction_ordering]",
+        "same[toy-1,toy-2,extraction_ordering]",
+        "same[toy-2,toy-1]",
+        "same[toy-2]",
+        "same[toy-2,toy-1,extraction_ordering]",
+        "same[toy-2,extraction_ordering]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listed", "column", "message"),
+    [
+        ("[]", 50, "'serve' must be the name of a contract, or a list of names, not []"),
+        (
+            "[sglang_capture_offset, sglang_capture_offset]",
+            74,
+            "sglang_capture_offset is named twice here: each contract makes items of its own",
+        ),
+        ("[sglang_capture_ofset]", 51, "no contract beside this one is called 'sglang_capture_ofset'"),
+    ],
+)
+def test_a_list_of_contracts_that_is_none(chain: Repository, listed: str, column: int, message: str) -> None:
+    """The place in the list, and what is wrong there."""
+    chain.write(BOTH, PARITY.replace("serve: sglang_capture_offset", f"serve: {listed}"))
+    result = chain.run(BOTH)
+    assert f"{BOTH}:5:{column}: {message}" in " ".join(result.stdout.str().split())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +144,7 @@ def test_a_producer_without_an_observation_makes_its_consumers_unavailable(
     result.assert_outcomes(passed=6, skipped=2, **lost)
     (line,) = (line for line in result.outlines if line.startswith("SKIPPED"))
     assert line == (
-        f"SKIPPED [2] {CONSUMER}:1: unavailable(upstream): faulty in toy-1 gave nothing to read as states: {words}"
+        f"SKIPPED [2] {CONSUMER}:5: unavailable(upstream): faulty in toy-1 gave nothing to read as states: {words}"
     )
 
 
@@ -158,7 +207,7 @@ def test_a_mistake_in_from_is_shown_where_it_stands(chain: Repository, name: str
     chain.edit(CONSUMER, changes)
     result = chain.run("-k", "specification or (capture and slots)")
     result.assert_outcomes(passed=2, errors=1, deselected=4)
-    assert f"\n{message}" in result.stdout.str()
+    assert flat(message) in flat(result.stdout.str())
     assert not has_our_traceback(shown(result))
 
 
@@ -169,16 +218,20 @@ def test_a_circle_is_shown_from_both_sides(chain: Repository) -> None:
     result = chain.run("-k", "specification")
     result.assert_outcomes(errors=2, deselected=6)
     text = result.stdout.str()
-    assert "contracts read each other in a circle: extraction_ordering -> other -> extraction_ordering\n" in text
-    assert "contracts read each other in a circle: other -> extraction_ordering -> other\n" in text
+    assert "contracts read each other in a circle: extraction_ordering -> other -> extraction_ordering " in flat(text)
+    assert "contracts read each other in a circle: other -> extraction_ordering -> other " in flat(text)
 
 
 def test_a_producer_that_cannot_be_read_is_named_at_its_consumer(chain: Repository) -> None:
-    """Both items show the producer's own line, since that is what has to be corrected."""
+    """The producer's item tells the mistake, and the consumer's says that it waits for it."""
     chain.write(MAIN, "spec: 1\nwhy: [\n")
     result = chain.run()
     result.assert_outcomes(errors=2)
-    assert result.stdout.str().count(f"\n{MAIN}:3:1: ") == 2
+    text = result.stdout.str()
+    assert text.count(f"\n{MAIN}:3:1: ") == 1
+    assert f"{CONSUMER}:1:1: not checked: {MAIN}:3:1 is wrong {MAIN}::specification says" in flat(text)
+    alone = chain.run(CONSUMER)
+    assert f"\n{MAIN}:3:1: " in alone.stdout.str()
     assert not has_our_traceback(shown(result))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
+import json
 import os
 import re
 import shutil
@@ -20,14 +22,16 @@ from pathlib import Path
 import pytest
 
 from eagle_contracts import cli
-from eagle_contracts.workers import base
+from eagle_contracts.workers import base, build
 from eagle_contracts.workers.base import cuda_libraries
 from eagle_contracts.workers.environments import Resolved, resolve
 from eagle_contracts.workers.locks import lock_directories
 from eagle_contracts.workers.manifest import Manifest, read_manifest, write_manifest
 from eagle_contracts.workers.pip import BuildError, Pip
-from eagle_contracts.workers.progress import Progress, duration
+from eagle_contracts.workers.progress import Progress, duration, is_terminal
 from eagle_contracts.workers.wanted import named_environments
+
+from .processes import survivors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PIPELINE = """\
@@ -196,9 +200,9 @@ def test_first_sync_builds_and_second_does_nothing(
         "base: torch 2.13.0 installed in T\n"
         "base: installing 2 distributions\n"
         "base: built with torch 2.13.0 in T\n"
-        "engine-1.0: installing 1 distributions\n"
+        "engine-1.0: installing 1 distribution (1 of 2)\n"
         "engine-1.0: built in T\n"
-        "engine-2.0: installing 2 distributions\n"
+        "engine-2.0: installing 2 distributions (2 of 2)\n"
         "engine-2.0: built in T\n"
         "Environments are ready (T).\n",
     )
@@ -243,7 +247,7 @@ def test_half_built_is_built_again(built: Path, capsys: pytest.CaptureFixture[st
     assert sync(capsys, "engine-2.0") == (
         0,
         "base: up to date\n"
-        "engine-2.0: half built; installing again 2 distributions\n"
+        "engine-2.0: half built; installing again 2 distributions (1 of 1)\n"
         "engine-2.0: built in T\n"
         "Environments are ready (T).\n",
     )
@@ -349,12 +353,13 @@ def test_failing_pip_leaves_what_was_built(built: Path, capsys: pytest.CaptureFi
     code, said = sync(capsys, "engine-1.0")
     assert code == 1
     assert said.startswith(
-        "base: up to date\nengine-1.0: installing again 2 distributions\neagle-contracts: pip failed. Its last lines:\n"
+        "base: up to date\n"
+        "engine-1.0: installing again 2 distributions (1 of 1)\n"
+        "eagle-contracts: engine-1.0 was not built: the package index has no version that fits here.\n"
+        "This Python and platform need one: name an index that has it in pip's own settings, or change the lock.\n"
+        "pip's last lines:\n"
     )
-    assert said.endswith(
-        "  ERROR: No matching distribution found for absent==3.0\n"
-        "The package index has no such version for this Python and platform.\n"
-    )
+    assert said.endswith("  ERROR: No matching distribution found for absent==3.0\n")
     lock.write_text(good)
     assert run_in(resolved(built, "engine-1.0"), "import engine; print(engine.version)") == "1.0"
     assert leftovers(built) == []
@@ -371,35 +376,214 @@ def test_unreachable_index_is_told_apart(
     monkeypatch.setenv("PIP_RETRIES", "1")
     code, said = sync(capsys, "engine-1.0")
     assert code == 1
-    assert said.endswith(
-        "The package index could not be reached: check the network or pip's own settings, then run the command again.\n"
+    assert said == (
+        "base: up to date\n"
+        "engine-1.0: half built; installing again 1 distribution (1 of 1)\n"
+        "eagle-contracts: engine-1.0 was not built: the package index could not be reached.\n"
+        "Check the network or pip's own settings, then run the command again.\n"
+        "pip's last lines:\n"
+        "  ERROR: Could not find a version that satisfies the requirement engine==1.0 (from versions: none)\n"
+        "  ERROR: No matching distribution found for engine==1.0\n"
     )
 
 
-def test_full_disk_is_told_apart(tmp_path: Path) -> None:
-    """A full disk is named as such."""
-    interpreter = tmp_path / "python"
-    interpreter.write_text("#!/bin/sh\necho 'ERROR: [Errno 28] No space left on device'\nexit 1\n")
+def fake_pip(folder: Path, script: str) -> Path:
+    """An interpreter whose every pip is this shell script."""
+    interpreter = folder / "python"
+    interpreter.write_text(f"#!/bin/sh\n{script}\n")
     interpreter.chmod(0o755)
+    return interpreter
+
+
+def failure_of(folder: Path, words: str) -> str:
+    """What is said when pip ends with these words."""
+    pip = Pip(name="engine-1.0", python=fake_pip(folder, f"echo '{words}'\nexit 1"), scratch=folder)
     with pytest.raises(BuildError) as raised:
-        Pip(python=interpreter, scratch=tmp_path).install([], lambda met, line: None)
-    assert str(raised.value) == (
-        "pip failed. Its last lines:\n"
-        "  ERROR: [Errno 28] No space left on device\n"
-        "The disk is full: free some space, then run the command again."
+        pip.install([], lambda met, line: None)
+    return str(raised.value)
+
+
+def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
+    """The first line says what is wrong, the second what to do, and pip's own words stand below."""
+    assert failure_of(tmp_path, "ERROR: [Errno 28] No space left on device") == (
+        "engine-1.0 was not built: the disk is full.\n"
+        "Free some space, then run the command again.\n"
+        "pip's last lines:\n"
+        "  ERROR: [Errno 28] No space left on device"
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("ERROR: Could not install packages due to an OSError: [Errno 122] Disk quota exceeded", "the disk is full"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM", "a distribution was damaged on its way"),
+        ("zipfile.BadZipFile: File is not a zip file", "a distribution was damaged on its way"),
+        (
+            "WARNING: SSLError(SSLCertVerificationError(CERTIFICATE_VERIFY_FAILED))",
+            "the index's certificate is not trusted here",
+        ),
+        (
+            "WARNING: The repository located at x is not a trusted or secure host and is being ignored.",
+            "pip does not trust an index of plain http",
+        ),
+        ("ERROR: HTTP error 403 Client Error: Forbidden", "the package index refused access"),
+        ("ReadTimeoutError: Read timed out. (ReadTimeout)", "the package index could not be reached"),
+        (
+            "ERROR: x-1-cp39-cp39-linux_x86_64.whl is not a supported wheel on this platform.",
+            "the package index has no version that fits here",
+        ),
+        ("ERROR: [Errno 13] Permission denied: /opt/venv", "there is no permission to write there"),
+        ("/usr/bin/python: No module named pip", "its interpreter has no pip"),
+        ("Illegal instruction", "pip failed"),
+    ],
+)
+def test_each_way_in_which_pip_fails_has_its_own_first_line(tmp_path: Path, words: str, what: str) -> None:
+    """What pip's last lines are known to mean is said first, within 100 columns."""
+    said = failure_of(tmp_path, words).splitlines()
+    assert said[0] == f"engine-1.0 was not built: {what}."
+    assert len(f"eagle-contracts: speculators-0.6.0 was not built: {what}.") <= 100
+    assert said[-1] == f"  {words}"
+
+
+def test_what_pip_started_ends_with_it(tmp_path: Path) -> None:
+    """A pip that is stopped may have started the build of a source distribution: nothing of it is left."""
+    pids = tmp_path / "pids"
+    python = fake_pip(tmp_path, f"trap '' TERM\nsleep 600 &\necho $$ $! > {pids}\necho started\nwait")
+
+    def stop(met: int, line: str) -> None:
+        if line == "started":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Pip(name="engine-1.0", python=python, scratch=tmp_path).install([], stop)
+    assert survivors(map(int, pids.read_text().split())) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No permission, a read-only disk or a file in the way: where, why, and what to do."""
+    monkeypatch.setenv("EAGLE_CONTRACTS_HOME", str(project / "pytest.ini"))
+    assert sync(capsys, "base") == (
+        1,
+        f"eagle-contracts: Environments cannot be kept in {project}/pytest.ini/env "
+        f"(Not a directory: {project}/pytest.ini/env).\n"
+        "Make it writable, or name another folder: EAGLE_CONTRACTS_HOME=FOLDER eagle-contracts env sync\n",
+    )
+
+
+def test_a_disk_that_is_full_at_the_last_file_leaves_nothing(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file that is written last does not fit: the environment is not there, and the sentence says why."""
+
+    def full(folder: Path, manifest: Manifest) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (built / ".eagle_contracts" / "env" / "engine-1.0" / "environment.json").unlink()
+    monkeypatch.setattr(build, "write_manifest", full)
+    code, said = sync(capsys, "engine-1.0")
+    assert code == 1
+    assert said.endswith(
+        f"eagle-contracts: There is no room for environments in {built}/.eagle_contracts/env "
+        "(No space left on device).\nFree some space, then run the command again.\n"
+    )
+    assert leftovers(built) == []
+
+
+def test_a_lock_without_its_engine_is_not_built(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty lock, and one of another version: the environment could never run, which is said before the build."""
+    locks = built / "contracts" / "locks"
+    (locks / "engine-1.0.txt").write_text("")
+    (locks / "engine-2.0.txt").write_text("engine==2.1\n")
+    assert sync(capsys) == (
+        1,
+        "eagle-contracts: contracts/kimi/pipeline.yaml:6:3: engine-1.0 asks for engine==1.0, and "
+        "contracts/locks/engine-1.0.txt has no engine\n"
+        "      engine-1.0: {role: serve, engine: engine==1.0}\n"
+        "      ^\n"
+        "  change one of the two, or give the environment another lock\n"
+        "contracts/kimi/pipeline.yaml:7:3: engine-2.0 asks for engine==2.0, and contracts/locks/engine-2.0.txt has "
+        "engine 2.1\n"
+        "      engine-2.0: {role: serve, engine: engine==2.0}\n"
+        "      ^\n"
+        "  change one of the two, or give the environment another lock\n",
+    )
+
+
+def test_a_broken_lock_and_an_unknown_one_are_places_in_files(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line that pins nothing is shown in its lock, and a lock that is not there in its pipeline, with the nearest."""
+    lock = built / "contracts" / "locks" / "engine-1.0.txt"
+    lock.write_text("engine>=1.0\n")
+    assert sync(capsys, "engine-1.0") == (
+        1,
+        "eagle-contracts: contracts/locks/engine-1.0.txt:1:1: expected NAME==VERSION\n"
+        "    engine>=1.0\n"
+        "    ^\n"
+        "  a lock pins every distribution exactly, one a line, without hashes, markers or options\n",
+    )
+    pipeline = built / "contracts" / "kimi" / "pipeline.yaml"
+    pipeline.write_text(PIPELINE.replace("engine: engine==1.0", "engine: engine==1.0, lock: engine-1.O"))
+    code, said = sync(capsys, "engine-1.0")
+    assert code == 1
+    assert said.startswith("eagle-contracts: contracts/kimi/pipeline.yaml:6:3: no lock file is called engine-1.O.txt\n")
+    assert said.endswith("did you mean 'engine-1.0'?\n")
+
+
+def test_a_folder_without_pipelines_builds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command in the wrong folder must not begin to install gigabytes."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    monkeypatch.chdir(tmp_path)
+    assert sync(capsys) == (
+        1,
+        "eagle-contracts: there is no pipeline.yaml below contracts, so there is nothing to build: "
+        "name a lock to build it all the same\n",
+    )
+    assert cli.main(["env", "list"]) == 1
+    assert capsys.readouterr().err == (
+        "eagle-contracts: there is no pipeline.yaml below contracts: write one, or go to the folder of your project\n"
+    )
+
+
+def test_json_says_what_was_built(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json standard output is one document, progress stays where errors go, and a failure is JSON too."""
+    (built / ".eagle_contracts" / "env" / "engine-1.0" / "environment.json").unlink()
+    assert cli.main(["env", "sync", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {
+        "environments": [
+            {"name": "base", "state": "up to date"},
+            {"name": "engine-1.0", "state": "built"},
+            {"name": "engine-2.0", "state": "up to date"},
+        ],
+        "notes": [],
+    }
+    assert "engine-1.0: built in" in err
+    assert cli.main(["env", "sync", "engine-1.O", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out) == {
+        "error": {
+            "message": "no environment is called 'engine-1.O': did you mean 'engine-1.0'?",
+            "exit_code": 2,
+            "mistakes": [],
+        }
+    }
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_build_leaves_nothing(built: Path, silent_index: str, number: signal.Signals) -> None:
-    """Ctrl-C and a termination end pip too, and leave neither a scratch folder nor anything that looks complete."""
+    """Ctrl-C, a termination and a closed terminal end pip too; no scratch folder is left, nor what looks complete."""
     env = built / ".eagle_contracts" / "env"
     (env / "engine-1.0" / "environment.json").unlink()
     running = start_sync(built, "engine-1.0", PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_INDEX_URL=silent_index)
     wait_for(".engine-1.0.*.tmp", env)
+    pip = child_of(running.pid)
     running.send_signal(number)
     _, said = running.communicate(timeout=20)
     assert running.returncode == 1
+    assert survivors([pip]) == []
     assert said.endswith(
         "eagle-contracts: stopped. Nothing is left half built that looks complete; run it again to go on.\n"
     )
@@ -575,6 +759,51 @@ def test_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         "engine-1.0  [########################] 4/4  T  Installing collected packages",
         "engine-1.0: built in T\n",
     ]
+
+
+def test_a_step_without_a_total_has_no_bar() -> None:
+    """One big download has no parts to count: the time and pip's own line are what there is."""
+    stream = io.StringIO()
+    progress = Progress(stream, terminal=True)
+    progress.start("base", None, "installing torch 2.13.0")
+    progress.update(1, "Downloading torch-2.13.0.whl (200 MB)")
+    progress.clear()
+    assert timeless(stream.getvalue()).split("\r\x1b[2K") == [
+        "",
+        "base  T  installing torch 2.13.0",
+        "base  T  Downloading torch-2.13.0.whl (200 MB)",
+        "",
+    ]
+
+
+def test_off_a_terminal_a_long_step_says_now_and_then_how_far_it_is() -> None:
+    """A log of a CI run shows that the build still goes on, in lines without control characters."""
+    stream = io.StringIO()
+    progress = Progress(stream, terminal=False, patience=0.05)
+    progress.start("engine-1.0", 4, "installing 4 distributions")
+    progress.update(1, "Collecting common==1.0")
+    time.sleep(0.06)
+    progress.update(3, "Collecting shared==1.0")
+    progress.update(4, "Collecting engine==1.0")
+    progress.finish("built")
+    assert timeless(stream.getvalue()) == (
+        "engine-1.0: installing 4 distributions\n"
+        "engine-1.0: 3 of 4, T: Collecting shared==1.0\n"
+        "engine-1.0: built in T\n"
+    )
+
+
+def test_a_terminal_that_cannot_draw_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editor's shell is a terminal called dumb."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "dumb")
+    assert not is_terminal(Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    assert is_terminal(Terminal())
 
 
 def test_durations_are_words() -> None:

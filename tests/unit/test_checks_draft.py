@@ -9,7 +9,7 @@ import pytest
 from eagle_contracts.real_draft import RealWidth
 from eagle_contracts.spec.errors import SpecError
 
-from .observations import REFUSED, WIDTH, identified, observation, said
+from .observations import REFUSED, WIDTH, check, identified, observation, said
 
 FIRST = {"reads": "slots x target", "fc": "once", "slots": {"hidden_states": [3, 31, 59]}}
 LATER = {"reads": "draft", "fc": "never"}
@@ -29,12 +29,21 @@ def step(width: int, *fc: int, rows: int = 32) -> dict[str, Any]:
     return {"read": [rows, width], "fc": [[rows, one] for one in fc]}
 
 
+def later(chosen: int, at: int, **changes: int) -> dict[str, int]:
+    """A pair of a later step, as it should be but for the changes."""
+    return {"token": chosen, "wanted": chosen, "position": at, "wanted_position": at, **changes}
+
+
 def seen(**changes: Any) -> Any:
     """A draft that does everything right, with a change."""
     held = changes.pop("held", (3, 31, 59))
     given = {
         "steps": [step(192, 192), step(64, rows=3), step(64, rows=3)],
         "fed_back": [0.0, 0.0],
+        "fc_error": 0.0,
+        "later": [[later(8, 3)], [later(6, 4)]],
+        "switches": {},
+        "behaves": {"norm_before_residual": False, "norm_output": False},
         "draft_width": 64,
         "fc_in": 192,
         "fed_width": 192,
@@ -52,7 +61,7 @@ def seen(**changes: Any) -> Any:
 
 
 def told(kind: str, **changes: Any) -> Said:
-    return said(kind, PROMISES[kind], seen(**changes))
+    return said(kind, PROMISES[kind], seen(**changes), real_draft=7168)
 
 
 @pytest.mark.parametrize("kind", PROMISES)
@@ -83,8 +92,12 @@ def test_states_of_the_first_step_are_identified() -> None:
     [
         (step(128, 128), "missing_slot", "step 1 reads 128 values a token where slots x target is 192"),
         (step(200, 200), "wrong_width", "step 1 reads 200 values a token where slots x target is 192"),
-        (step(192, 192, 192), "wrong_width", "step 1 calls fc 2 times, and once is promised"),
-        (step(192), "wrong_width", "step 1 calls fc never, and once is promised"),
+        (step(192, 192, 192), "fc_repeated", "step 1 calls fc 2 times, and fc: once is promised"),
+        (
+            step(192),
+            "fc_skipped",
+            "step 1 reads 192 values a token and the engine skips fc without a word; slots x target is 192",
+        ),
     ],
 )
 def test_a_first_step_of_another_width(first: dict[str, Any], diagnosis: str, sentence: str) -> None:
@@ -100,13 +113,29 @@ def test_the_draft_reads_its_own_state_later_and_that_is_right() -> None:
         "step 2 reads 64 values a token where slots x target is 192. 64 (7168 on the real model) is right: from step 2 "
         "on the draft reads its own state and skips fc; only step 1 reads slots x target. Write reads: draft, fc: never"
     )
-    assert said("later_steps", promise, seen()) == [("wrong_width", sentence)]
+    assert said("later_steps", promise, seen(), real_draft=7168) == [("wrong_width", sentence)]
+    [(_, narrow)] = said("later_steps", promise, seen(), real_draft=2048)
+    assert "64 (2048 on the real model) is right" in narrow
 
 
 def test_a_later_step_that_calls_fc() -> None:
-    """A later step of another width is one that fc reads again."""
-    sentence = "step 3 reads 192 values a token and calls fc once, where draft is 64 and fc is to be called never"
+    """A later step of another width is one that fc reads again; one of the right width can call it too."""
+    sentence = "step 3 reads 192 values a token and calls fc once, where draft is 64 and fc: never is promised"
     assert told("later_steps", steps=[step(192, 192), step(64), step(192, 192)]) == [("wrong_width", sentence)]
+    again = "step 2 reads 64 values a token and calls fc once, where draft is 64 and fc: never is promised"
+    assert told("later_steps", steps=[step(192, 192), step(64, 192)]) == [("fc_repeated", again)]
+
+
+def test_fc_that_reads_something_else_than_the_draft_was_handed() -> None:
+    """Also where the contract names no states; where it does, they are identified first."""
+    sentence = (
+        "fc does not read the states that the draft was handed, nor these after the draft's own norms (relative error "
+        "up to 8.0e-01)"
+    )
+    plain = {"reads": "slots x target", "fc": "once"}
+    assert said("first_step", plain, seen(fc_error=0.8)) == [("other_state", sentence)]
+    assert [d for d, _ in told("first_step", fc_error=0.8, held=(31, 3, 59))] == ["permuted"]
+    assert [d for d, _ in told("first_step", fc_error=float("nan"))] == ["other_state"]
 
 
 def test_a_later_step_that_reads_another_state() -> None:
@@ -140,6 +169,30 @@ def test_a_state_beside_the_wrong_token(pair: dict[str, Any], sentence: str) -> 
     """The state of position p goes with the token at p + 1, at position p."""
     right = {"wanted": [8, 9, 5], "tokens": [8, 9, 5], "positions": [0, 1, 2], "error": 0.0}
     assert told("pairing", pairs=[{**right, **pair}]) == [("mispaired", sentence)]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sentence"),
+    [
+        ([[later(8, 3)], [later(6, 4, token=7)]], "request 0: step 3 reads token 7, and step 2 chose token 6"),
+        ([[later(8, 3, position=4)]], "request 0: step 2 stands at position 4, not at 3"),
+        ([[later(8, 3), later(5, 9, position=8)]], "request 1: step 2 stands at position 8, not at 9"),
+    ],
+)
+def test_a_later_step_beside_the_wrong_token(pairs: Any, sentence: str) -> None:
+    """It reads the token that the step before chose, in the target's vocabulary, one position on."""
+    assert told("pairing", later=pairs) == [("mispaired", sentence)]
+
+
+def test_a_key_that_the_engine_does_not_go_by() -> None:
+    """What a draft was trained with is no secret of the trainer's: the step's numbers tell what the engine runs."""
+    sentence = (
+        "norm_before_residual is true in the draft's config, and the draft's numbers are those of "
+        "norm_before_residual: false: this engine does not go by the key"
+    )
+    assert told("config", switches={"norm_before_residual": True}) == [("config_ignored", sentence)]
+    assert told("config", switches={"norm_before_residual": True}, behaves=None) == []
+    assert told("config", switches={"norm_output": False}) == []
 
 
 def test_ids_where_the_target_does_not_look() -> None:
@@ -193,7 +246,10 @@ def test_numbers_that_differ_from_the_plain_step() -> None:
     """The step, what differs, and how far."""
     errors = [{"logits": 1e-6, "hidden": 2e-6}, {"logits": 3e-4, "hidden": 5e-4}]
     sentence = "step 2's handed-on states differ from a plain torch step's by 5.0e-04 (relative; allowed: 1e-04)"
-    assert told("reference", reference=errors) == [("altered", sentence)]
+    assert told("reference", reference=errors, behaves=None) == [("altered", sentence)]
+    switched = told("reference", reference=errors, behaves={"norm_before_residual": False, "norm_output": True})
+    why = "; they are those of a step with norm_before_residual: false, norm_output: true"
+    assert switched == [("altered", sentence + why)]
     assert [d for d, _ in told("reference", reference=[{"logits": 1e30, "hidden": 0.0}])] == ["altered"]
 
 
@@ -214,6 +270,18 @@ def test_an_engine_that_stops_keeps_no_promise(kind: str) -> None:
     assert [d for d, _ in said(kind, PROMISES[kind], loading)] == ["engine_refused"]
 
 
+def test_a_checkpoint_that_does_not_fit_is_explained() -> None:
+    """An engine's own words are two sizes; one of them is known."""
+    words = "Attempted to load weight (torch.Size([64, 192])) into parameter (torch.Size([64, 128]))"
+    stopped = observation(refused={**REFUSED, "stage": "building the target and the draft", "message": words})
+    [mismatch] = check("fc_in", "slots x target", stopped)
+    assert (mismatch.diagnosis, mismatch.details[-1]) == (
+        "engine_refused",
+        "192 is how wide the checkpoint's fc is: slots x target on the twin (21504 on the real model). By its config "
+        "the engine builds fc for another number or width of states",
+    )
+
+
 def test_the_real_width_is_held_against_config_and_checkpoint() -> None:
     """21504 for three states of 7168; the file that says otherwise is named, whatever the engine did."""
     right = (RealWidth(width=21504, where="config.json"), RealWidth(width=21504, where="model.safetensors (fc.weight)"))
@@ -223,6 +291,11 @@ def test_the_real_width_is_held_against_config_and_checkpoint() -> None:
         "fc reads 14336 values a token by model.safetensors (fc.weight), and slots x target is 21504 on the real model"
     )
     assert said("fc_in", "slots x target", seen(), real_fc=wrong) == [("missing_slot", sentence)]
+    odd = (RealWidth(width=12288, where="config.json (num_aux_hidden_states)"),)
+    assert [d for d, _ in said("fc_in", "slots x target", seen(), real_fc=odd)] == ["wrong_width"]
+    none = (RealWidth(width=None, where="model.safetensors has no fc.weight"),)
+    without = "model.safetensors has no fc.weight: an engine runs with whatever its fc holds then, some without a word"
+    assert said("fc_in", "slots x target", seen(), real_fc=none) == [("missing_slot", without)]
     assert said("fc_in", "slots x target", seen(fc_in=256)) == [
         (
             "wrong_width",
@@ -236,12 +309,14 @@ def test_the_real_width_is_held_against_config_and_checkpoint() -> None:
     ("kind", "promise", "message"),
     [
         ("first_step", {"reads": "slots x target"}, "fc is missing"),
-        ("first_step", {"reads": "slots x target", "fc": "twice"}, "fc takes once or never, not 'twice'"),
+        ("first_step", {"reads": "slots x target", "fc": "twice"}, "fc takes once or never, not the text 'twice'"),
         ("first_step", {"reads": "slots x goal", "fc": "once"}, "a width is a product such as slots x target"),
         ("first_step", {"read": "draft", "reads": "draft", "fc": "once"}, "nothing here is called 'read'"),
         ("later_steps", "draft", "expected a map of reads, fc"),
         ("pairing", "same_token", "pairing takes next_token, not the text 'same_token'"),
         ("config", "right", "config takes as_written, not the text 'right'"),
+        ("pairing", None, "pairing takes next_token, not nothing"),
+        ("config", True, "config takes as_written, not true"),
         ("reference", {"within": "close"}, "within is a relative error such as 1.0e-4, not the text 'close'"),
     ],
 )

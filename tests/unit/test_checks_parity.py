@@ -40,8 +40,8 @@ def test_fewer_bits_are_allowed_a_larger_error() -> None:
         (
             (2, 30, 58),
             "shifted",
-            "every slot holds the state one layer earlier than declared (-1): h[2], h[30], h[58] where h[3], h[31], "
-            "h[59] are declared",
+            "every slot holds the state one layer earlier than in training (-1): h[2], h[30], h[58] where training "
+            "holds h[3], h[31], h[59]",
         ),
         (
             (0, 3, 31),
@@ -51,7 +51,7 @@ def test_fewer_bits_are_allowed_a_larger_error() -> None:
         (
             (31, 3, 59),
             "permuted",
-            "the declared states are all there, in another order: slots 0 and 1 hold the states trained for slots 1 "
+            "training's states are all there, in another order: slots 0 and 1 hold the states trained for slots 1 "
             "and 0",
         ),
     ],
@@ -64,7 +64,7 @@ def test_serving_differs_from_training(serve: tuple[int, ...], diagnosis: str, s
 def test_one_side_has_fewer_slots() -> None:
     """A slot that training has and serving has not."""
     assert sides((3, 31, 59), (3, 31), 0.0, 0.0) == [
-        ("missing_slot", f"{HERE}2 slots where 3 are declared: no slot holds h[59]")
+        ("missing_slot", f"{HERE}2 slots where training holds 3: no slot holds h[59]")
     ]
 
 

@@ -20,41 +20,9 @@ from torch import Tensor
 from eagle_contracts.cli import main
 from eagle_contracts.cli.identified import identified
 
+from .small_checkpoint import HIDDEN, TOKENS, Model, answers, ask, sparse
+
 Captured = pytest.CaptureFixture[str]
-HIDDEN = 64
-TOKENS = list(range(5, 21))
-CONFIG = {"hidden_size": HIDDEN, "num_hidden_layers": 10, "model_type": "llama"}
-
-
-class Model:
-    """A checkpoint of two tensors, and the states that a person may have saved."""
-
-    def __init__(self, folder: Path) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.folder = folder
-        self.embedding = (torch.randn(100, HIDDEN, generator=generator) * 0.02).bfloat16()
-        self.gain = (torch.rand(HIDDEN, generator=generator) + 0.5).bfloat16()
-        self.state = torch.randn(len(TOKENS), HIDDEN, generator=generator) * 3
-        folder.mkdir()
-        self.configure({})
-        self.save({"model.embed_tokens.weight": self.embedding, "model.norm.weight": self.gain})
-
-    def configure(self, more: dict[str, object]) -> None:
-        """Write config.json."""
-        (self.folder / "config.json").write_text(json.dumps({**CONFIG, **more}))
-
-    def save(self, tensors: dict[str, Tensor], name: str = "model.safetensors") -> None:
-        """Write a shard."""
-        save_file(tensors, str(self.folder / name))
-
-    @property
-    def embedded(self) -> Tensor:
-        """The tokens' rows."""
-        return self.embedding[TOKENS]
-
-    def normed(self, gain: Tensor) -> Tensor:
-        """The state after an RMS norm of that gain, in bf16."""
-        return (self.state / self.state.square().mean(1, keepdim=True).sqrt() * gain).bfloat16()
 
 
 @pytest.fixture
@@ -62,17 +30,6 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
     """A checkpoint in ./model."""
     monkeypatch.chdir(tmp_path)
     return Model(tmp_path / "model")
-
-
-def ask(file: str, *words: str, tokens: str = ",".join(map(str, TOKENS))) -> int:
-    """Ask for a file."""
-    return main(["identify", file, "--checkpoint", "model", "--tokens", tokens, *words])
-
-
-def answers(capsys: Captured, file: str, *words: str) -> list[str]:
-    """Return the answers for all slots."""
-    assert ask(file, "--json", *words) == 0
-    return [slot["answer"] for slot in json.loads(capsys.readouterr().out)["slots"]]
 
 
 def test_the_embedding_is_recognised(model: Model, capsys: Captured) -> None:
@@ -100,7 +57,7 @@ def test_a_state_before_the_final_norm_is_neither(model: Model, capsys: Captured
     assert ask("final.pt") == 0
     out = capsys.readouterr().out
     assert "\nnot the embedding; not normed by model.norm: a stream state\n" in out
-    assert "  open: which layer's, or whether it is a sub-layer's output, needs the model: run the contract\n" in out
+    assert "  open: which layer's, the last's before the norm too, or a sub-layer's: run the contract\n" in out
 
 
 def test_each_slot_of_a_concatenation_is_answered_for(model: Model, capsys: Captured) -> None:
@@ -108,8 +65,48 @@ def test_each_slot_of_a_concatenation_is_answered_for(model: Model, capsys: Capt
     parts = [model.embedded, model.state.bfloat16(), model.normed(model.gain.float())]
     save_file({"hidden_states": torch.cat(parts, 1)[None], "ids": torch.tensor(TOKENS)}, "sample.safetensors")
     name = ("--name", "hidden_states")
-    assert answers(capsys, "sample.safetensors", *name) == ["embedding", "other", "after_final_norm"]
+    assert answers(capsys, "sample.safetensors", *name) == ["embedding", "before_final_norm", "after_final_norm"]
     assert answers(capsys, "sample.safetensors", *name, "--slot", "2") == ["after_final_norm"]
+
+
+def test_two_slots_tell_of_each_other(model: Model, capsys: Captured) -> None:
+    """Where one slot is another, normed, both are known without any model."""
+    save_file({"x": torch.cat([model.state, model.normed(model.gain.float()).float()], 1)}, "pair.safetensors")
+    assert ask("pair.safetensors") == 0
+    out = capsys.readouterr().out
+    assert "\nslot 0: the state before the final norm: slot 1 is this one, normed\n" in out
+    assert "\nslot 1: after the final norm (model.norm)\n" in out
+    assert "  it is slot 0, normed\n" in out
+
+
+def predicting(model: Model) -> Tensor:
+    """States as a trained model's last ones are: normed, they have most to do with lm_head's row of what follows."""
+    head = torch.randn(100, HIDDEN, generator=torch.Generator().manual_seed(1)).bfloat16()
+    model.save(
+        {
+            "model.embed_tokens.weight": model.embedding,
+            "model.norm.weight": model.gain,
+            "lm_head.weight": head,
+        }
+    )
+    return model.state + 9 * head[[*TOKENS[1:], 0]].float() / model.gain.float()
+
+
+def test_a_state_that_predicts_what_follows_is_one_of_the_last(model: Model, capsys: Captured) -> None:
+    """The final state before its norm, alone in a file: lm_head tells."""
+    torch.save(predicting(model), "final.pt")
+    assert ask("final.pt") == 0
+    out = capsys.readouterr().out
+    assert "\nbefore the final norm: the last state, or one of the last\n" in out
+    assert "  through lm_head the next token has 0% of 100 sampled tokens ahead of it (median); chance is 50%\n" in out
+    assert "  open: how many layers from the last needs the model: run the contract\n" in out
+
+
+def test_a_state_that_predicts_something_else_is_no_last_one(model: Model, capsys: Captured) -> None:
+    """The tokens of another request: the same state no longer predicts what follows."""
+    torch.save(predicting(model), "final.pt")
+    assert ask("final.pt", tokens=",".join(map(str, range(60, 60 + len(TOKENS))))) == 0
+    assert "\nnot the embedding; not normed by model.norm: a stream state\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -199,21 +196,6 @@ def test_a_terabyte_costs_no_more_than_its_index(model: Model, capsys: Captured)
     assert found["slots"][0]["answer"] == "embedding"
     assert size > 10**12
     assert took < 0.5
-
-
-def sparse(path: Path, tensors: dict[str, tuple[str, list[int]]]) -> int:
-    """Write a safetensors file of BF16 tensors that takes no space; return where its values begin."""
-    header: dict[str, object] = {}
-    end = 0
-    for name, (kind, shape) in tensors.items():
-        size = 2 * shape[0] * shape[1]
-        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [end, end + size]}
-        end += size
-    text = json.dumps(header).encode()
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        file.truncate(8 + len(text) + end)
-    return 8 + len(text)
 
 
 def test_a_huge_file_is_not_read(model: Model, capsys: Captured) -> None:
@@ -368,23 +350,6 @@ def test_wrong_words_are_told_apart_from_wrong_files(
     Path("x.txt").write_text("hello")
     assert main(["identify", "--checkpoint", "model", f"--tokens={tokens}", *words]) == code
     assert capsys.readouterr() == ("", f"eagle-contracts: {message}\n")
-
-
-def test_damaged_files_give_sentences(model: Model, capsys: Captured) -> None:
-    """A few hundred damaged copies of two files: an answer or a sentence, and no exception."""
-    torch.save({"x": model.embedded}, "x.pt")
-    save_file({"x": model.embedded}, "x.safetensors")
-    generator = torch.Generator().manual_seed(1)
-    codes = set()
-    for name in ("x.pt", "x.safetensors"):
-        whole = Path(name).read_bytes()
-        for number in range(100):
-            where = int(torch.randint(len(whole), (1,), generator=generator))
-            damaged = whole[:where] if number % 2 else whole[:where] + bytes([number]) * 4 + whole[where + 4 :]
-            Path(f"damaged-{name}").write_bytes(damaged)
-            codes.add(ask(f"damaged-{name}"))
-    assert codes == {0, 1}
-    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_without_torch_the_extra_is_named(model: Model, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

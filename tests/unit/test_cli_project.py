@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -134,7 +137,7 @@ def test_a_hundred_contracts_are_validated_within_half_a_second(project: Path, c
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["validate", "contracts/smal"], "there is no contracts/smal: did you mean 'small'?"),
+        (["validate", "contracts/smal"], "there is no file or folder contracts/smal: did you mean 'small'?"),
         (["validate", "pytest.ini"], "pytest.ini is no contract: contracts end in .yaml or .yml"),
         (["explain", "captur"], "no contract is called 'captur': did you mean 'capture'?"),
         (
@@ -147,7 +150,8 @@ def test_a_hundred_contracts_are_validated_within_half_a_second(project: Path, c
         ),
         (["schema", "pipelines"], "no schema is called 'pipelines': did you mean 'pipeline'?"),
         (["valdate"], "no command is called 'valdate': did you mean 'validate'?"),
-        (["--verson"], "no option is called '--verson': commands: validate, list, run, explain, identify, env, schema"),
+        (["--verson"], "no option is called '--verson': did you mean '--version'?"),
+        (["--colour"], "no option is called '--colour': options: --help, --version"),
     ],
 )
 def test_wrong_usage_names_what_is_near(project: Path, capsys: Captured, words: list[str], message: str) -> None:
@@ -158,13 +162,120 @@ def test_wrong_usage_names_what_is_near(project: Path, capsys: Captured, words: 
 
 def test_an_unknown_option_names_the_nearest(project: Path, capsys: Captured) -> None:
     """Argument errors have the same code and say where help is."""
-    with pytest.raises(SystemExit) as stopped:
-        main(["validate", "--jsno"])
-    assert stopped.value.code == 2
+    assert main(["validate", "--jsno"]) == 2
     assert capsys.readouterr().err == (
         "eagle-contracts validate: unrecognized arguments: --jsno; did you mean '--json'?\n"
         "  help: eagle-contracts validate --help\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["validate", "nowhere", "--json"], 2, "there is no file or folder nowhere"),
+        (["list", "--jsonn", "--json"], 2, "unrecognized arguments: --jsonn; did you mean '--json'?"),
+        (["explain", "--json"], 2, "the following arguments are required: CONTRACT"),
+        (["explain", "captur", "--json"], 2, "no contract is called 'captur': did you mean 'capture'?"),
+        (["schema", "env", "--json"], 2, "no schema is called 'env': schemas: contract, pipeline"),
+        (["env", "lst", "--json"], 2, "no command is called 'lst': did you mean 'list'?"),
+        (["lst", "--json"], 2, "no command is called 'lst': did you mean 'list'?"),
+    ],
+)
+def test_with_json_a_failure_is_json_too(
+    project: Path, capsys: Captured, words: list[str], code: int, message: str
+) -> None:
+    """A program reads one document on standard output, whatever happens, and nothing stands beside it."""
+    assert main(words) == code
+    out, err = capsys.readouterr()
+    found = json.loads(out)["error"]
+    assert (found["message"].splitlines()[0], found["exit_code"], found["mistakes"]) == (message, code, [])
+    assert err == ""
+
+
+def test_mistakes_in_a_file_are_places_in_the_json_of_a_failure(project: Path, capsys: Captured) -> None:
+    """A pipeline that cannot be read stops `explain`; where and why are data."""
+    edit(project, "role: serve", "rolle: serve", "pipeline.yaml")
+    assert main(["explain", "capture", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["error"]
+    assert [(one["path"], one["line"], one["column"], one["hint"]) for one in found["mistakes"]] == [
+        (
+            "contracts/small/pipeline.yaml",
+            5,
+            3,
+            "add role: what runs here: train (dump and extraction), trainer (the training code), serve (the engine); "
+            "one or a list.",
+        ),
+        ("contracts/small/pipeline.yaml", 5, 14, "did you mean 'role'?"),
+    ]
+
+
+@pytest.mark.parametrize("words", [["list"], ["schema"], ["--help"], ["validate", "--help"], ["explain", "capture"]])
+def test_a_reader_that_has_seen_enough_ends_the_command_in_silence(project: Path, words: list[str]) -> None:
+    """`| head -1` leaves no complaint, neither of ours nor of the interpreter."""
+    command = [sys.executable, "-m", "eagle_contracts", *words]
+    with subprocess.Popen(
+        command,
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+
+
+def test_output_that_cannot_be_written_is_said(project: Path) -> None:
+    """A full disk behind `>` is no success."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "eagle_contracts", "schema", "--json"],
+            cwd=project,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "eagle-contracts: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", [["validate"], ["list"], ["explain", "capture"], ["env", "list"], ["--help"]])
+def test_nothing_is_coloured(project: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log and an editor get plain text, even where colours are forced on other tools."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = started(project, *words)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_python_m_is_the_command(project: Path) -> None:
+    """Where the script is not on PATH, the module is."""
+    done = subprocess.run(
+        [sys.executable, "-m", "eagle_contracts", "validate"],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 contract and 1 pipeline: no mistake.\n", "")
+
+
+def test_a_project_in_a_path_with_blanks_and_from_its_subfolders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Paths are meant from the folder one stands in, as pytest means them."""
+    folder = write_project(tmp_path / "my pröject")
+    monkeypatch.chdir(folder)
+    assert main(["validate"]) == main(["validate", "capture.yaml"]) == main(["validate", str(folder)]) == 0
+    assert main(["explain", "capture.yaml"]) == 0
+    assert main(["list", "--json"]) == 0
+    out = capsys.readouterr().out
+    assert "\ncapture.yaml\n" in out
+    assert '"id": "contracts/small/capture.yaml::slots[sglang-9]"' in out
+    monkeypatch.chdir(tmp_path)
+    assert main(["validate", "my pröject"]) == 0
 
 
 def test_a_project_without_contracts_is_no_success(
@@ -205,14 +316,20 @@ def test_explain_says_where_every_value_is_from(project: Path, capsys: Captured)
     assert main(["explain", "capture", "--environment", "mine"]) == 0
     assert capsys.readouterr().out == (
         "contracts/small/capture.yaml\n"
-        "  why      Ids are counted in two ways.      contracts/small/capture.yaml:2\n"
-        "  between  serving config -> target forward  contracts/small/capture.yaml:3\n"
-        "  run      sglang.capture (engine: sglang)   contracts/small/capture.yaml:4\n"
-        "  in       serve                             contracts/small/capture.yaml:5\n"
+        "  why           Ids are counted in two ways.            contracts/small/capture.yaml:2\n"
+        "  between       serving config -> target forward        contracts/small/capture.yaml:3\n"
+        "  run           sglang.capture (engine: sglang)         contracts/small/capture.yaml:4\n"
+        "  in            serve                                   contracts/small/capture.yaml:5\n"
+        "  target        target.config.json                      contracts/small/pipeline.yaml:2\n"
+        "  draft         none named                              default\n"
+        "  twin          LlamaForCausalLM, 10 layers, 43 tokens  made of the two configs\n"
+        "                width 64, random weights\n"
+        "  trained.taps  {hidden_states: [3, 5, 9]}              contracts/small/pipeline.yaml:3\n"
+        "                hidden_states: [3, 5, 9] = layer_outputs: [2, 4, 8]\n"
         "\n"
         "in mine (contracts/small/pipeline.yaml:6)\n"
         "  role                train, serve                 contracts/small/pipeline.yaml:6\n"
-        "  engine              none named                   contracts/small/pipeline.yaml:6\n"
+        "  engine              none named                   default\n"
         "  interpreter         unavailable(environment)\n"
         "                      /no/such/python, named at contracts/small/pipeline.yaml:6, does not exist.\n"
         "                      Correct the path there.\n"
@@ -224,7 +341,71 @@ def test_explain_says_where_every_value_is_from(project: Path, capsys: Captured)
         "                      hidden_states: [3, 5, 9] = layer_outputs: [2, 4, 8]\n"
         "  must catch shifted  shift: {with.layer_ids: +1}  contracts/small/capture.yaml:10\n"
         "                      then layer_ids: [4, 6, 10]\n"
+        "  items               slots[mine], catches-shifted[mine]\n"
     )
+
+
+def test_a_known_violation_is_explained(project: Path, capsys: Captured) -> None:
+    """What is expected to fail, of which engine, and where to read about it."""
+    known = "known_violation: {as: shifted, engine: 'sglang>=9', link: https://example.org/1}\n"
+    edit(project, "must_catch:", f"{known}must_catch:")
+    assert main(["explain", "capture", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["values"]}
+    row = rows["known violation"]
+    assert (row["value"], row["position"], row["notes"]) == (
+        "shifted of sglang>=9",
+        "contracts/small/capture.yaml:9",
+        ["https://example.org/1"],
+    )
+
+
+def test_what_an_environment_inherits_stands_where_it_was_written(project: Path, capsys: Captured) -> None:
+    """`like` fills in an engine, ids and an overlay: their lines are those of the parent, and its parent's."""
+    edit(
+        project,
+        "  mine: {role: [train, serve]",
+        "  child: {role: serve, like: sglang-9, overlay: patch.py}\n  grandchild: {role: serve, like: child}\n"
+        "  mine: {role: [train, serve]",
+        "pipeline.yaml",
+    )
+    patch = '"""PARAMS: none."""\nPARAMS = {"layers": [3]}\nEDITS = [\n  {"module": "sglang.x", "versions": ">=9",'
+    (project / "contracts" / "small" / "patch.py").write_text(f'{patch} "anchor": "a", "replacement": "b"}}]\n')
+    assert main(["explain", "capture", "--environment", "grandchild"]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "  like          child                       contracts/small/pipeline.yaml:7\n"
+        "  role          serve                       contracts/small/pipeline.yaml:7\n"
+        "  engine        sglang==9.0                 contracts/small/pipeline.yaml:5\n"
+        "  overlay       patch.py                    contracts/small/pipeline.yaml:6\n"
+        "                layers: [3] at contracts/small/patch.py:2\n"
+        "                edits sglang.x of versions >=9\n"
+    ) in shown
+    assert "  layer_ids     [2, 4, 8]                   contracts/small/pipeline.yaml:5\n" in shown
+
+
+@pytest.mark.parametrize(
+    "file", sorted(str(path) for path in (ROOT / "contracts").glob("*/*.yaml") if path.stem != "pipeline")
+)
+def test_every_explained_value_stands_at_the_line_that_is_named(
+    file: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """For this repository's contracts: the line of a value holds its words, or a note says where a part was written."""
+    monkeypatch.chdir(ROOT)
+    assert main(["explain", file, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = [*found["values"], *(row for place in found["environments"] for row in place["values"])]
+    checked = 0
+    for row in rows:
+        path, _, line = row["position"].rpartition(":")
+        if not line.isdigit() or row["name"] == "must_catch":
+            continue
+        lines = 1 if path.endswith("pipeline.yaml") else 3
+        here = " ".join((ROOT / path).read_text().splitlines()[int(line) - 1 : int(line) - 1 + lines])
+        elsewhere = " ".join(note for note in row["notes"] if "is written at" in note)
+        words = re.findall(r"\w[\w+.-]*", row["value"].partition(" (engine")[0].partition(" in ")[0])
+        assert elsewhere or [word for word in words if word not in here and word != "0.0001"] == [], row
+        checked += 1
+    assert checked >= 12
 
 
 def test_explain_shows_an_override_as_its_origin(project: Path, capsys: Captured) -> None:
@@ -235,7 +416,8 @@ def test_explain_shows_an_override_as_its_origin(project: Path, capsys: Captured
     values = {row["name"]: (row["value"], row["position"]) for row in place["values"]}
     assert values["layer_ids"] == ("[1, 2, 3]", "--contracts-set draft.layer_ids")
     assert place["items"] == ["slots[sglang-9]"]
-    assert found["values"][-1]["value"] == "not run: a value is overridden"
+    values = {row["name"]: (row["value"], row["position"]) for row in found["values"]}
+    assert values["must_catch"] == ("not run: a value is overridden", "contracts/small/capture.yaml:10")
 
 
 def test_explain_says_why_a_value_does_not_resolve(project: Path, capsys: Captured) -> None:
@@ -261,15 +443,11 @@ def test_run_passes_pytests_exit_code_on(project: Path) -> None:
     assert started(project, "run", "--no-such-flag").returncode == 4
 
 
-@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"env"}))
+@pytest.mark.parametrize("verb", [*sorted(VERBS), "env list", "env sync"])
 def test_every_verb_has_help_with_examples_and_exit_codes(capsys: Captured, verb: str) -> None:
     """Help shows how a verb is used and what its exit code means."""
-    try:
-        code = main([verb, "--help"])
-    except SystemExit as stopped:
-        code = int(stopped.code or 0)
+    assert main([*verb.split(), "--help"]) == 0
     out = capsys.readouterr().out
-    assert code == 0
     assert f"examples:\n  eagle-contracts {verb}" in out
     assert "exit codes: " in out
 
@@ -280,6 +458,17 @@ def test_help_lists_every_verb_and_the_exit_codes(capsys: Captured) -> None:
     out = capsys.readouterr().out
     assert [verb for verb in VERBS if f"\n  {verb} " not in out] == []
     assert "  0  done, and nothing is wrong\n  1  something is wrong" in out
+
+
+def test_the_pages_table_of_exit_codes_is_so(project: Path) -> None:
+    """Every row of the table in docs/cli.md that shows a command, typed in the small project."""
+    page = (ROOT / "docs" / "cli.md").read_text()
+    rows = re.findall(r"^\| `eagle-contracts ([^`]*)` \| (\d) \|", page, re.MULTILINE)
+    assert len(rows) >= 12
+    assert {words: started(project, *shlex.split(words)).returncode for words, _ in rows} == {
+        words: int(code) for words, code in rows
+    }
+    assert {words.split()[0] for words, _ in rows if not words.startswith("-")} >= set(VERBS) - {"identify"}
 
 
 def test_the_pages_explanation_is_what_the_command_prints(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

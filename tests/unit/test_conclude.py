@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eagle_contracts.conclude import Conclusion, conclude
-from eagle_contracts.facts import CONCAT, DUMP, ORDER, PARITY, SERVE, Fact, State
+from eagle_contracts.facts import CONCAT, DRAFT, DUMP, ORDER, PARITY, SERVE, Fact, State
 
 HERE = "contracts/kimi_k25"
 CLAIM: tuple[State, ...] = (3, 31, 59)
@@ -68,6 +68,21 @@ def test_both_sides_as_declared() -> None:
         "training and serving (sglang-0.5.9, sglang-0.5.23) both give the draft h[3], h[31], h[59], as "
         f"{HERE}/pipeline.yaml:5 says",
     )
+
+
+def test_the_drafts_side_is_wrong_where_both_sides_are_right() -> None:
+    """What the draft makes of the right states is nobody's list of ids."""
+    fault = "mispaired: request 0: the state of position 0 is paired with token 7, and the token at 1 is 8"
+    draft = fact(DRAFT, states=CLAIM, fault=fault, contract=f"{HERE}/draft_input_dims.yaml")
+    head = (
+        f"the draft's side is wrong: {HERE}/draft_input_dims.yaml in sglang-0.5.9 is broken ({fault}), and the states"
+    )
+    right = f"{head} in training and in serving (sglang-0.5.9) are right"
+    assert said(dump(), order(), concat(), serve(), draft) == ("draft", right)
+    alone = f"{head} that serving (sglang-0.5.9) captures are those that {HERE}/pipeline.yaml:5 says"
+    assert said(serve(), draft) == ("draft", alone)
+    assert said(dump(), serve(), fact(DRAFT, states=CLAIM))[0] == "agreed"
+    assert said(dump(), serve(EARLIER), draft)[0] == "serving"
 
 
 def test_environments_come_in_the_pipelines_order() -> None:
@@ -239,7 +254,7 @@ def test_environments_that_differ_are_undecided() -> None:
     """One environment agrees with training, the other with the claim."""
     assert said(dump(EARLIER), serve(EARLIER), serve(environment="sglang-0.5.23")) == (
         "undecided",
-        "undecided: training gave h[2], h[30], h[58], serving gives h[2], h[30], h[58] in sglang-0.5.9, h[3], h[31], "
+        "undecided: training gave h[2], h[30], h[58], serving gives h[2], h[30], h[58] in sglang-0.5.9; h[3], h[31], "
         f"h[59] in sglang-0.5.23, and {HERE}/pipeline.yaml:5 declares h[3], h[31], h[59]: no two of the three agree "
         "everywhere. Bring serving's environments to one list first, then run again",
     )

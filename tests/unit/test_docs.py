@@ -15,7 +15,8 @@ import pytest
 from eagle_contracts.cli import VERBS
 from eagle_contracts.patterns import RULES, Slot, diagnose
 from eagle_contracts.plan import Planner
-from eagle_contracts.report.terminal import COLUMNS, render
+from eagle_contracts.report.columns import COLUMNS
+from eagle_contracts.report.terminal import render
 from eagle_contracts.spec.load import load_contract, load_pipeline
 from eagle_contracts.spec.model import DIAGNOSES, SETTABLE, Contract, Value
 from eagle_contracts.spec.validate import schema

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from eagle_contracts import identify as module
+from eagle_contracts import sketch
 from eagle_contracts.identify import (
     Candidate,
     Identification,
@@ -397,18 +399,39 @@ def test_without_a_clear_answer_everything_is_compared() -> None:
 
 
 @pytest.mark.parametrize("width", [257, 264, 300, 896])
-def test_widths_that_no_block_divides(width: int) -> None:
+def test_widths_that_no_block_divides(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample covers every coordinate of any width with equal chance."""
     states = stream(8, 40, width)
     assert held(noisy(states[3], 1e-6), states) == ("identified", "h[3]")
-    drawn = module._sample(4000, width, torch.device("cpu"))
-    counts = torch.bincount(drawn.view(4000, -1).remainder(len(drawn) and width // _block(width)).flatten())
-    assert len(counts) == width // _block(width)
+    monkeypatch.setattr(sketch, "SKETCH_ROWS", ((8000, 8000),))
+    rows, runs, block = sketch.sample.__wrapped__(8000, width, torch.device("cpu"))
+    counts = torch.bincount(runs.remainder(width // block))
+    assert rows == list(range(8000))
+    assert len(counts) == width // block
     assert counts.min() > 0.5 * counts.float().mean()
 
 
-def _block(width: int) -> int:
-    return next(size for size in (16, 8, 4, 2, 1) if width % size == 0)
+def _chance(rows: int, sampled: int) -> float:
+    """How likely a candidate within reach is passed over at worst: its rows above the median all look far.
+
+    The others look far with chance 1/SAFETY^2, independently; how many of them are sampled is hypergeometric.
+    """
+    within, far = (rows + 1) // 2, 1 / sketch.SAFETY**2
+    needed = sampled - sampled // 16
+    total = 0.0
+    for drawn in range(max(0, sampled - (rows - within)), min(sampled, within) + 1):
+        share = math.comb(within, drawn) * math.comb(rows - within, sampled - drawn) / math.comb(rows, sampled)
+        least = max(0, needed - (sampled - drawn))
+        total += share * sum(math.comb(drawn, k) * far**k * (1 - far) ** (drawn - k) for k in range(least, drawn + 1))
+    return total
+
+
+@pytest.mark.parametrize("rows", [32, 33, 40, 48, 63, 64, 65, 96, 256, 4096, 100_000])
+def test_the_chance_to_pass_over_a_candidate_within_reach_is_what_the_module_says(rows: int) -> None:
+    """Whatever the number of rows, the sampled ones are enough for a chance below 6e-9, in the worst case."""
+    drawn = sketch.sample(rows, 7168, torch.device("cpu")).rows
+    assert len(set(drawn)) == len(drawn) and set(drawn) <= set(range(rows))
+    assert _chance(rows, len(drawn)) < 6e-9
 
 
 @settings(max_examples=60, deadline=None)
@@ -454,12 +477,12 @@ def test_the_sample_bounds_every_error_from_below() -> None:
     slot = noisy(states[20], 5e-3)
     errors = brute(slot, states)
     reference = Reference(named(states))
-    search = module._Search(slot, torch.linalg.vector_norm(slot, dim=1), reference, 2e-2)
-    search.compare([20])
-    sketch = reference.sketch()
-    assert sketch
-    squares = (sketch[0] - module._sampled([slot])).square().sum(dim=0)
-    kept = search.within_reach(squares)
+    search = module._begin(slot, reference, 2e-2, 20)
+    assert isinstance(search, module._Search)
+    read = reference.sketch()
+    assert read
+    module._look([search], *read)
+    kept = set(search.exact)
     reach = module.MARGIN * search.exact[20].error
-    assert {index for index, error in enumerate(errors) if error <= reach} <= set(kept)
+    assert {index for index, error in enumerate(errors) if error <= reach} <= kept
     assert len(kept) < 20, "and far ones are passed over"

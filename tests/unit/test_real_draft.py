@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def checkpoint(file: Path, **shapes: list[int]) -> None:
     file.write_bytes(struct.pack("<Q", len(header)) + header)
 
 
-def widths(path: Path, hidden: int | None = 7168) -> list[tuple[int, str]]:
+def widths(path: Path, hidden: int | None = 7168) -> list[tuple[int | None, str]]:
     return [(found.width, found.where) for found in fc_widths(path, hidden)]
 
 
@@ -40,7 +41,10 @@ def test_the_story_in_its_real_numbers(tmp_path: Path) -> None:
     """Three states of 7168 are 21504, by the config and by the checkpoint's header."""
     path = draft(tmp_path, eagle_config={IDS: [2, 30, 58]})
     checkpoint(tmp_path / "model.safetensors", fc_weight=[7168, 21504], norm_weight=[7168])
-    assert widths(path) == [(21504, "config.json"), (21504, "model.safetensors (fc.weight)")]
+    assert widths(path) == [
+        (21504, f"config.json (eagle_config.{IDS})"),
+        (21504, "model.safetensors (fc.weight)"),
+    ]
 
 
 def test_a_sharded_checkpoint_is_read_where_fc_is(tmp_path: Path) -> None:
@@ -52,18 +56,68 @@ def test_a_sharded_checkpoint_is_read_where_fc_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "width"),
+    ("config", "found"),
     [
-        ({"num_aux_hidden_states": 2, "eagle_config": {IDS: [2, 30, 58]}}, 2 * 7168),
-        ({IDS: [2, 30, 58, 60]}, 4 * 7168),
-        ({"eagle_config": None}, 3 * 7168),
-        ({"hidden_size": 2048, "target_hidden_size": 4096}, 3 * 4096),
-        ({"hidden_size": 2048}, 3 * 7168),
+        (
+            {"num_aux_hidden_states": 2, "eagle_config": {IDS: [2, 30, 58]}},
+            [(2 * 7168, " (num_aux_hidden_states)"), (3 * 7168, f" (eagle_config.{IDS})")],
+        ),
+        ({IDS: [2, 30, 58, 60]}, [(4 * 7168, f" ({IDS})")]),
+        ({"eagle_config": None}, [(3 * 7168, "")]),
+        ({"eagle_config": "no map", "num_aux_hidden_states": True, IDS: "3"}, [(3 * 7168, "")]),
+        ({"hidden_size": 2048, "target_hidden_size": 4096}, [(3 * 4096, "")]),
+        ({"hidden_size": 2048}, [(3 * 2048, "")]),
+        ({"hidden_size": None}, [(3 * 7168, "")]),
     ],
 )
-def test_the_count_is_found_wherever_configs_keep_it(tmp_path: Path, config: dict[str, Any], width: int) -> None:
-    """A count, a list inside or at the top, else three; times the target's size."""
-    assert widths(draft(tmp_path, **config)) == [(width, "config.json")]
+def test_the_count_is_found_wherever_configs_keep_it(
+    tmp_path: Path, config: dict[str, Any], found: list[tuple[int, str]]
+) -> None:
+    """Every place that says how many states there are, with its key: they may contradict each other; else three."""
+    assert widths(draft(tmp_path, **config)) == [(width, f"config.json{key}") for width, key in found]
+
+
+def test_an_index_says_which_shard_has_fc(tmp_path: Path) -> None:
+    """Only that one is read; one that is not there is an error, and so is an index of nothing."""
+    path = draft(tmp_path)
+    (tmp_path / "other.safetensors").write_bytes(b"no checkpoint")
+    checkpoint(tmp_path / "model-2.safetensors", fc_weight=[7168, 21504])
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"fc.weight": "model-2.safetensors", "norm.weight": "gone"}}))
+    assert widths(path)[1:] == [(21504, "model-2.safetensors (fc.weight)")]
+    for content, message in (
+        ({"weight_map": {"fc.weight": "gone.safetensors"}}, "names gone.safetensors, and there is no such file"),
+        ({"weight_map": {"fc.weight": "../x.safetensors"}}, "names ../x.safetensors, and there is no such file"),
+        ({}, "has no weight_map"),
+        ([], "holds no map"),
+    ):
+        index.write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=message):
+            widths(path)
+
+
+def test_a_checkpoint_without_fc_is_told(tmp_path: Path) -> None:
+    """A draft class drops names that it does not know, so a misnamed fc is no error of the engine's."""
+    path = draft(tmp_path)
+    checkpoint(tmp_path / "model.safetensors", fuse_weight=[7168, 21504])
+    assert widths(path)[1:] == [(None, "model.safetensors has no fc.weight")]
+
+
+@pytest.mark.parametrize("shape", [None, [21504], [7168, "21504"], [7168, -1], [7168, True], [7168, 3, 7168]])
+def test_a_shape_that_is_none(tmp_path: Path, shape: Any) -> None:
+    """It is told with the tensor and the file."""
+    path = draft(tmp_path)
+    checkpoint(tmp_path / "model.safetensors", fc_weight=shape)
+    with pytest.raises(ValueError, match=r"model\.safetensors gives fc\.weight no shape of two whole numbers"):
+        widths(path)
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", "[" * 100_000])
+def test_a_config_that_is_no_map(tmp_path: Path, text: str) -> None:
+    """A sentence that names the file."""
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=r"config\.json (holds no map|cannot be read as JSON)"):
+        fc_widths(tmp_path / "config.json", 7168)
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", struct.pack("<Q", 1 << 60) + b"{}", struct.pack("<Q", 2) + b"[]"])
@@ -71,6 +125,31 @@ def test_what_is_no_checkpoint_is_said(tmp_path: Path, data: bytes) -> None:
     """A damaged header is an error that names the file, and no more of it is read."""
     (tmp_path / "model.safetensors").write_bytes(data)
     with pytest.raises(ValueError, match=r"model\.safetensors is no safetensors file"):
+        read_header(tmp_path / "model.safetensors")
+
+
+def test_damaged_headers_are_sentences(tmp_path: Path) -> None:
+    """A thousand headers with bytes changed or cut off: a width, or one sentence, and nothing else."""
+    path, file = draft(tmp_path), tmp_path / "model.safetensors"
+    checkpoint(file, fc_weight=[7168, 21504], norm_weight=[7168])
+    whole, dice = file.read_bytes(), random.Random(5)
+    outcomes: set[int | str] = set()
+    for _ in range(1000):
+        damaged = bytearray(whole)
+        for _ in range(dice.randint(1, 4)):
+            damaged[dice.randrange(len(damaged))] = dice.randrange(256)
+        file.write_bytes(damaged[: dice.choice([len(damaged), dice.randrange(len(damaged))])])
+        try:
+            outcomes.add(len(widths(path)))
+        except ValueError as error:
+            outcomes.add(str(error).partition(" ")[0])
+    assert outcomes == {2, "model.safetensors"}
+
+
+def test_a_pointer_to_large_file_storage_is_called_so(tmp_path: Path) -> None:
+    """A clone without the files themselves."""
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")
+    with pytest.raises(ValueError, match=r"model\.safetensors is a Git LFS pointer, not the file itself"):
         read_header(tmp_path / "model.safetensors")
 
 

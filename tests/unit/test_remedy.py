@@ -13,7 +13,7 @@ from eagle_contracts.claim import doubt
 from eagle_contracts.engines import Unrunnable
 from eagle_contracts.observation import Observation
 from eagle_contracts.plan import Case
-from eagle_contracts.remedy import MOST_TRIES, candidates, gives, search
+from eagle_contracts.remedy import MOST_TRIES, candidates, captures, search
 from eagle_contracts.session import Session
 from eagle_contracts.spec.load import load_contract, load_pipeline
 from eagle_contracts.subjects.registry import subject_named
@@ -94,7 +94,7 @@ def test_a_state_that_no_id_names_is_not_searched_for() -> None:
 )
 def test_only_identified_states_count(seen: Observation | None, right: bool) -> None:
     """A list is advised only if each of its slots was found to hold what is wanted."""
-    assert gives(seen, [3, 31]) is right
+    assert captures(seen, [3, 31]) is right
 
 
 def doubted(shown: Mapping[str, Observation | Unrunnable], claimed: Sequence[int | None] = (3, 31, 59)) -> Any:

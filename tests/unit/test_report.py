@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eagle_contracts.observation import Match, Side, SlotSeen
-from eagle_contracts.report.terminal import COLUMNS, render
+from eagle_contracts.report.columns import COLUMNS
+from eagle_contracts.report.terminal import render
 from eagle_contracts.verdict import Mismatch, Remedy, SlotEvidence, Verdict
 
 CONTEXT = (
@@ -210,9 +211,7 @@ def test_an_inconclusive_verdict_is_called_so() -> None:
 def test_an_error_shows_the_last_lines() -> None:
     """An error names its code, and long log lines are cut at the margin."""
     verdict = Verdict(status="error", reason="died", sentence="ended by signal 9", log="loading\n" + "x" * 200)
-    assert render(verdict) == (
-        f"error(died): ended by signal 9\n\nThe engine's last lines:\n  | loading\n  | {'x' * 96}"
-    )
+    assert render(verdict) == (f"error(died): ended by signal 9\n\nLast lines printed:\n  | loading\n  | {'x' * 96}")
 
 
 def test_an_unavailable_environment_names_its_code() -> None:

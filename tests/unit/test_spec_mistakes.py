@@ -112,8 +112,9 @@ def refused(folder: Path, old: str, new: str, name: str = "sglang_capture_offset
             "      - {break: {shift: {with.layer_ids: +1}}, as: odd}\n"
             "                                                   ^\n"
             "  valid: shifted, permuted, embedding_in_slot, missing_residual, normed, duplicated,\n"
-            "  missing_slot, wrong_width, fc_skipped, wrong_request, missing_tokens, wrong_dtype, unreadable,\n"
-            "  unstable, altered, engine_refused, other_state, unknown_state, mispaired, config_ignored",
+            "  missing_slot, wrong_width, fc_skipped, fc_repeated, wrong_request, missing_tokens,\n"
+            "  wrong_dtype, unreadable, unstable, altered, engine_refused, other_state, unknown_state,\n"
+            "  mispaired, config_ignored",
         ),
         (
             "{break: {shift: {with.layer_ids: +1}}, as: shifted}          # relative, so wrong in every environment",

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from eagle_contracts.twin import Twin, TwinError, make_twin, with_layer_ids, without_layer_ids
+from eagle_contracts.twin import (
+    IDS,
+    Twin,
+    TwinError,
+    make_twin,
+    with_layer_ids,
+    with_layer_ids_in_place,
+    without_layer_ids,
+)
 
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 LLAMA: Mapping[str, Any] = {
@@ -142,3 +150,25 @@ def test_the_ids_are_written_where_sglang_reads_them() -> None:
     }
     assert without_layer_ids(with_layer_ids(draft, [2])) == {"eagle_config": {"other": 1, "use_aux_hidden_state": True}}
     assert draft["eagle_aux_hidden_state_layer_ids"] == [9]
+
+
+def test_ids_are_put_where_a_draft_has_them() -> None:
+    """A draft whose ids stand at the top only keeps them there, whoever reads them; nothing else is changed."""
+    top = {IDS: [1], "eagle_config": {"use_aux_hidden_state": False}}
+    assert with_layer_ids_in_place(top, [2]) == {**top, IDS: [2]}
+    assert with_layer_ids_in_place({IDS: [1], "eagle_config": {IDS: [1]}}, [2]) == {
+        IDS: [2],
+        "eagle_config": {IDS: [2]},
+    }
+    assert with_layer_ids_in_place({"eagle_config": None}, [2]) == {"eagle_config": {IDS: [2]}}
+    assert with_layer_ids_in_place({"eagle_config": [2, 30]}, [2]) == {"eagle_config": [2, 30]}
+
+
+def test_a_draft_of_another_width_than_its_target_stays_so() -> None:
+    """What its fc reads and writes is then told apart on the twin too."""
+    target = {**LLAMA, "hidden_size": 7168}
+    alike = make_twin(target, {"hidden_size": 7168, "target_hidden_size": 7168}).draft
+    assert (alike["hidden_size"], alike["target_hidden_size"]) == (64, 64)
+    narrow = make_twin(target, {"hidden_size": 2048, "target_hidden_size": 7168}).draft
+    assert (narrow["hidden_size"], narrow["target_hidden_size"]) == (32, 64)
+    assert make_twin(target, {"hidden_size": 7168, "target_hidden_size": 4096}).draft["target_hidden_size"] == 32

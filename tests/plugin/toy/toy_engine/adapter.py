@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +58,7 @@ FAULTY = Subject(
     engine="toy",
     parameters={
         "layer_ids": "the list of ids to capture",
-        "act": "what goes wrong: raise, die, kill_worker, hang, refuse, nap, full, full_in_worker",
+        "act": "what goes wrong: raise, flake, die, kill_worker, hang, refuse, nap, full, full_in_worker",
     },
     prepare=f"{__name__}:prepare",
     gate=f"{__name__}:gate",
@@ -76,6 +77,16 @@ STAGE = Subject(
     reads=True,
 )
 
+DUMP = Subject(
+    name="toy.dump",
+    engine="toy",
+    parameters={},
+    prepare=f"{__name__}:prepare",
+    gate=f"{__name__}:gate",
+    observe=f"{__name__}:observe_dump",
+    request=_parity_request,
+)
+
 # What a run concludes depends on these names: facts are taken from the framework's own adapters alone.
 SERVING = replace(CAPTURE, name="sglang.capture")
 
@@ -91,19 +102,26 @@ PARITY = Subject(
 
 
 def prepare(params: dict[str, Any]) -> dict[str, Any]:
-    """Put the overlays on the engine, and say what was imported."""
+    """Put the overlays on the engine, and say what was imported, after TOY_START_SECONDS."""
     from eagle_contracts.workers import overlays
 
     _note("start")
+    time.sleep(float(os.environ.get("TOY_START_SECONDS", "0")))
     return {"toy": "1.0", "overlays": [overlays.install(overlay, engine="toy") for overlay in params["overlays"]]}
 
 
 def gate(params: dict[str, Any]) -> dict[str, Any]:
     """Write the twin's manifest, and agree with the reference as far as TOY_DISAGREES lets it."""
     _note("gate")
+    killed = Path(os.environ.get("TOY_KILLS_AT_GATE", "/nowhere"))
+    if killed.exists():
+        killed.unlink()
+        os.kill(os.getppid(), 9)
+        time.sleep(300)
     folder = Path(params["folder"])
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "twin.json").write_text("{}", encoding="utf-8")
+    manifest = {"prompts": params["twin"]["prompts"]}
+    (folder / "twin.json").write_text(json.dumps(manifest), encoding="utf-8")
     worst = float(os.environ.get("TOY_DISAGREES", "0"))
     return {"worst": worst, "at": 4, "states": params["layers"] + 1, "transformers": "5.0"}
 
@@ -126,6 +144,26 @@ def observe_stage(params: dict[str, Any]) -> dict[str, Any]:
     space: dict[str, Any] = {}
     exec(compile(params["stage"], "stage", "exec"), space)
     return _leave(params, space["arrange"](_broken(_left(place), params)))
+
+
+def observe_dump(params: dict[str, Any]) -> dict[str, Any]:
+    """Write two files a request, as a dump patch would, of values that are a state's of no model."""
+    import torch
+
+    from eagle_contracts.subjects import tensors
+
+    _note("dump")
+    prompts = json.loads((Path(params["folder"]) / "twin.json").read_text(encoding="utf-8"))["prompts"]
+    requests = []
+    for number, prompt in enumerate(prompts):
+        place = Path(params["out"], "files", "base", str(number))
+        place.mkdir(parents=True)
+        ids = torch.arange(8 * len(prompt), dtype=torch.float32).reshape(-1, 8) + 1000 * number
+        requests.append({"aux_0": ids, "aux_1": -ids})
+        for name, tensor in requests[-1].items():
+            torch.save(tensor, place / f"{name}.pt")
+    tensors.save_named(Path(params["out"]), requests)
+    return {"refused": None, "rows": [{name: len(t) for name, t in named.items()} for named in requests]}
 
 
 def observe_parity(params: dict[str, Any]) -> dict[str, Any]:

@@ -69,6 +69,10 @@ def misbehave(act: str, out: Path) -> dict[str, Any] | None:
         (out / "slots.json").write_text("[[", encoding="utf-8")
         time.sleep(float(os.environ.get("TOY_NAP", "0")))
         return None
+    if act == "flake":
+        if Path("flaked").exists():
+            return None
+        Path("flaked").write_text("once", encoding="utf-8")
     if act == "full_in_worker":
         Path("/dev/full").write_text("more", encoding="utf-8")
     if act == "die":

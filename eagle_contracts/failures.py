@@ -1,0 +1,95 @@
+"""A call that gave no value -> what is said of it: whose fault it is, where that was written, what to do next."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+
+from eagle_contracts.engines import Unrunnable
+from eagle_contracts.plan import Case, written
+from eagle_contracts.spec.model import Value
+from eagle_contracts.workers.client import Failure
+
+BLAMED = {"StageFailed": "stage", "BreakFailed": "break", "WrongParameter": "parameter", "OverlayError": "overlay"}
+"""Exceptions of a worker that tell of something the user wrote, with the code that an error is given for them."""
+_DUMPED = "Timeout ("
+_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
+_LOG_LINES, _TRACE_LINES = 8, 6
+
+
+def unrunnable(failure: Failure, case: Case, doing: str, seconds: float) -> Unrunnable:
+    """Return why a case has no observation; `doing` says what was asked for, `seconds` is what it was allowed."""
+    if failure.kind == "exception" and failure.type in BLAMED:
+        return _blamed(failure, case)
+    return Unrunnable(
+        "error",
+        failure.kind,
+        _sentence(failure, case, doing, seconds),
+        log=_last_lines(failure),
+        details=tuple(_details(failure, case)),
+    )
+
+
+def _blamed(failure: Failure, case: Case) -> Unrunnable:
+    lines = failure.message.splitlines()
+    key = lines.pop(0) if failure.type == "WrongParameter" else ""
+    place = _place(failure.type, case, key)
+    said = "\n".join(failure.log.strip().splitlines()[-_LOG_LINES:]) if failure.type == "StageFailed" else ""
+    return Unrunnable("error", BLAMED[failure.type], lines[0], log=said, details=(*lines[1:], *place))
+
+
+def _place(kind: str, case: Case, key: str) -> Iterator[str]:
+    """Yield where the thing at fault is named."""
+    given = written(case)
+    if kind == "BreakFailed" and case.control is not None:
+        yield f"the break: {case.control.position} ({case.control.text})"
+    elif kind == "OverlayError":
+        for value in (case.environment.overlay, case.overlay):
+            if value is not None:
+                yield f"put on {case.environment.name} by {value.position}"
+    elif (value := given.get(key or "call")) is not None:
+        yield f"{'named' if key else 'called'} by {value.position}, in {case.environment.name}"
+
+
+def _sentence(failure: Failure, case: Case, doing: str, seconds: float) -> str:
+    at = f"importing the engine of {case.environment.name}" if failure.at_start else _doing(case, doing)
+    if failure.kind == "timeout":
+        return f"{at} gave no result within {seconds:g} seconds"
+    what = f"{failure.type}: {failure.message}" if failure.type else failure.message
+    return f"{at} gave no result: {what}"
+
+
+def _doing(case: Case, doing: str) -> str:
+    call = _call(case)
+    return f"calling {call.data}" if call is not None else doing
+
+
+def _details(failure: Failure, case: Case) -> Iterator[str]:
+    call = _call(case)
+    if call is not None and not failure.at_start:
+        yield f"called by {call.position}, in {case.environment.name}"
+    yield from _where_it_was(failure)
+    if failure.kind == "timeout" and not failure.at_start:
+        yield "if it only needs longer: --contracts-timeout=SECONDS"
+    if failure.kind == "died" and f"signal {signal.SIGKILL.value}" in failure.message:
+        yield "nothing of this project sends that signal: the usual sender is a system short of memory"
+
+
+def _where_it_was(failure: Failure) -> Iterator[str]:
+    """Yield where a child was when its time was nearly over: the innermost line, and that of a stage."""
+    frames = _FRAME.findall(failure.log.rpartition(_DUMPED)[2]) if _DUMPED in failure.log else []
+    own = [frame for frame in frames if not frame[0].startswith(("/", "<"))]
+    for file, line, name in dict.fromkeys((*frames[:1], *own[:1])):
+        yield f"it was at {file}:{line}, in {name}"
+
+
+def _call(case: Case) -> Value | None:
+    return written(case).get("call") if case.subject.name == "python" else None
+
+
+def _last_lines(failure: Failure) -> str:
+    """Return the last lines printed, then the end of the exception's own trace in the worker."""
+    printed = failure.log.rpartition(_DUMPED)[0] if _DUMPED in failure.log else failure.log
+    log, trace = printed.strip().splitlines(), failure.traceback.strip().splitlines()
+    return "\n".join([*log[-_LOG_LINES:], *trace[-_TRACE_LINES:]])
