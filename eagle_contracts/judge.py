@@ -25,6 +25,9 @@ from eagle_contracts.verdict import Mismatch, Remedy, Status, Verdict
 def judge(case: Case, session: Session) -> Verdict:
     """Return a case's verdict; nothing a user or an engine does wrong raises."""
     try:
+        issues = session.issues(case)
+        if issues:
+            raise SpecError(issues)
         seen = session.observe(case)
         mismatches = session.mismatches(case, seen)
         context = _context(case, session, seen)

@@ -14,12 +14,13 @@ from eagle_contracts.checks import CHECKS, Context
 from eagle_contracts.devices import CPU, Device
 from eagle_contracts.engines import EngineTable, Unrunnable
 from eagle_contracts.failures import unrunnable
+from eagle_contracts.inspection import case_issues, request_of
 from eagle_contracts.observation import Observation, Refusal, observation_from_json
 from eagle_contracts.plan import Case, break_of, parameters, widths_of
 from eagle_contracts.project import home_folder
 from eagle_contracts.promises import states_promised
 from eagle_contracts.real_draft import draft_hidden
-from eagle_contracts.spec.errors import SpecError
+from eagle_contracts.spec.errors import SpecError, SpecIssue
 from eagle_contracts.spec.model import Environment, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.taps import Tap, parse_taps
@@ -207,6 +208,10 @@ class Session:
         if without is not None:
             raise _cannot_run(case, without)
 
+    def issues(self, case: Case) -> list[SpecIssue]:
+        """Return what is wrong with a case and can be said without running it; raises `SpecError` without a twin."""
+        return case_issues(case, self.twin(case.pipeline), self.overrides)
+
     def twin(self, pipeline: Pipeline) -> Twin:
         """Return a pipeline's twin."""
         if pipeline.folder not in self._memory.twins:
@@ -263,7 +268,7 @@ class Session:
 
     def _ask(self, case: Case, given: Mapping[str, Value], upstream: Mapping[str, Seen]) -> _Made:
         twin = self.twin(case.pipeline)
-        return self._make(case, case.subject.request(given, twin, case.pipeline.folder), upstream)
+        return self._make(case, request_of(case, given, twin), upstream)
 
     def _make(self, case: Case, own: Mapping[str, Any], upstream: Mapping[str, Seen]) -> _Made:
         engine, twin = self.engines.engine(case), self.twin(case.pipeline)

@@ -26,11 +26,12 @@ class Subject:
     """An adapter: the engine it runs, its parameters, and the functions that a worker calls for it.
 
     `parameters` maps each key that `with` must have to a sentence, `optional` those that it may have; `reads` says that
-    it takes other contracts' observations by `from`. `prepare`, `gate` and `observe` are `module:function` names, each
-    taking and returning plain JSON: `prepare` imports the engine once in a worker, `gate` must agree with the reference
-    on a twin before any verdict (None: nothing to agree on), `observe` runs in a forked child and may leave tensors in
-    the folder `out`. The module is sent to the worker as source with its whole package, so it imports its engine inside
-    functions. `promises` names the expectations that its observations can be held against; empty: every one.
+    it takes other contracts' observations by `from`, and `sources` under which names, if it needs certain ones.
+    `prepare`, `gate` and `observe` are `module:function` names, each taking and returning plain JSON: `prepare` imports
+    the engine once in a worker, `gate` must agree with the reference on a twin before any verdict (None: nothing to
+    agree on), `observe` runs in a forked child and may leave tensors in the folder `out`. The module is sent to the
+    worker as source with its whole package, so it imports its engine inside functions. `promises` names the
+    expectations that its observations can be held against; empty: every one.
 
     In pytest's process, `request` turns the resolved parameters, the twin and the pipeline's folder into what `observe`
     is given; `baseline` makes the same from the twin alone (where the engine refuses that too, it does not refuse the
@@ -54,6 +55,7 @@ class Subject:
     promises: tuple[str, ...] = ()
     optional: Mapping[str, str] = field(default_factory=dict)
     on_device: bool = False
+    sources: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:

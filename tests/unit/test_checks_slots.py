@@ -193,5 +193,5 @@ def test_files_in_another_requests_folder() -> None:
 
 def test_rows_takes_one_word() -> None:
     """Anything else is a mistake at its place."""
-    with pytest.raises(SpecError, match="rows takes one_per_token, not 'all'"):
+    with pytest.raises(SpecError, match="rows takes one_per_token, not all"):
         check("rows", "all", dump())
