@@ -1,7 +1,7 @@
 """Run every contract of this repository on a GPU, and print a table of what came of it.
 
     make gpu-check                          the engines' own kernels, then SGLang's torch forms
-    python -m tests.gpu.check --rehearse    the same twins and the same table on a CPU
+    make gpu-rehearsal                      the same twins and the same table on a CPU
 
 Exit status: 0 if everything passed, 1 if something did not or nothing was checked, 2 without a GPU.
 """

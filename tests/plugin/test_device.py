@@ -53,13 +53,13 @@ def machine(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_a_missing_gpu_is_a_usage_error(machine: Machine) -> None:
     """Asked for by name, a GPU that is not there stops the run before anything starts, and says what to do."""
     advice = (
-        "Leave the option out to run on the CPU, or make a GPU visible to this process (nvidia-smi must list it, and "
-        "CUDA_VISIBLE_DEVICES must not hide it)"
+        "  Leave the option out to run on the CPU, or make a GPU visible to this process:\n"
+        "  nvidia-smi must list it, and CUDA_VISIBLE_DEVICES must not hide it."
     )
     for kind in ("cuda", "cuda-reference"):
         result = machine.repository.run(f"--contracts-device={kind}")
         assert result.ret == 4
-        told = f"--contracts-device={kind}: there is no GPU here that can be asked (no nvidia-smi). {advice}"
+        told = f"--contracts-device={kind}: there is no GPU here that can be asked (no nvidia-smi)\n{advice}"
         assert told in shown(result)
     machine.has_gpus()
     machine.hides("")
