@@ -111,8 +111,9 @@ def choose(asked: str, environ: Mapping[str, str] = os.environ) -> Device:
         return _if_there_is_room(found)
     if not found:
         raise NoGpu(
-            f"--contracts-device={asked}: {_nothing(environ)}. Leave the option out to run on the CPU, or make a GPU "
-            "visible to this process (nvidia-smi must list it, and CUDA_VISIBLE_DEVICES must not hide it)"
+            f"--contracts-device={asked}: {_nothing(environ)}\n"
+            "  Leave the option out to run on the CPU, or make a GPU visible to this process:\n"
+            "  nvidia-smi must list it, and CUDA_VISIBLE_DEVICES must not hide it."
         )
     return _on(found[0], asked, "asked for")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -90,7 +89,7 @@ class EngineTable:
 
     def _identity(self, found: Resolved) -> str | None:
         """Return a digest over an overlay environment's sources; None for an interpreter that is not built here."""
-        folders = [Path(entry) for entry in found.env.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        folders = list(found.folders)
         if not folders:
             return None
         key = str(folders)

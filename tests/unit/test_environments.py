@@ -30,6 +30,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (locks / "engine-1.0.txt").write_text("# the engine\nengine==1.0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EAGLE_CONTRACTS_HOME", raising=False)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     return tmp_path
 
 
@@ -89,6 +90,7 @@ def test_built_environment_is_the_base_with_an_overlay(project: Path) -> None:
         label="engine-1.0",
         engine_version="1.0",
         source="built from contracts/locks/engine-1.0.txt",
+        folders=(folder / "site",),
     )
 
 
@@ -170,6 +172,14 @@ def test_engine_installed_here_is_used_without_a_lock(project: Path) -> None:
     pinned = found(project, entry("here", f"pytest=={PYTEST_VERSION}"))
     assert isinstance(pinned, Resolved)
     assert pinned.label == "here"
+
+
+def test_here_keeps_its_import_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that an image has on PYTHONPATH is imported there too; its sources are not all known by that."""
+    monkeypatch.setenv("PYTHONPATH", "/workspace/engine")
+    answer = found(project, entry("here", "pytest"))
+    assert isinstance(answer, Resolved)
+    assert (answer.env, answer.folders) == ({"PYTHONPATH": "/workspace/engine"}, ())
 
 
 def test_entry_without_engine_runs_here(project: Path) -> None:
