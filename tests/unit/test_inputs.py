@@ -71,7 +71,7 @@ MISTAKES: dict[str, tuple[str, str, str, str]] = {
     "from_number": (STAGE, "{dump: dump}", "{dump: 3}", "6:51: 'dump' must be the name of a contract, or a list"),
     "from_side": (PARITY, "serve:", "server:", "5:14: 'from' must name train and serve here, not train, server"),
     "nowhere": (CAPTURE, "in: serve\n", "", "4:6: 'in' is missing: the role or the environments that this runs in"),
-    "width": (STAGE, "slots x target", "slots x goal", "7:51: a width is a product such as slots x target"),
+    "width": (STAGE, "slots x target", "slots x goal", "7:53: a width is a product such as slots x target"),
     "lone_width": (
         STAGE,
         "{concat: {x: [aux_0, aux_1]}}, {width: {y: slots x target}}",
@@ -151,17 +151,18 @@ def test_all_mistakes_of_a_file_are_said_at_once(project: Path, capsys: Captured
         "'serv' is neither a role nor an environment of contracts/small/pipeline.yaml",
         "sglang.capture takes no 'layer_idz'",
         "a list of taps must say how it counts",
+        "there is no 'with.layer_ids' to shift",
     ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("9]}}\nenv", "9]}, final: h9}\nenv", "3:54: 'h9' names no state"),
+        ("9]}}\nenv", "9]}, final: h9}\nenv", "3:52: 'h9' names no state"),
         (
             "set: {draft.layer_ids: [2",
             "set: {trained.final: 3, draft.layer_ids: [2",
-            "5:70: a tap must say how it counts",
+            "5:69: a tap must say how it counts",
         ),
         ("python: /no/such/python", "overlay: patches/bad.py", "6:41: contracts/small/patches/bad.py:1: not Python: "),
         ("python: /no/such/python", "lock: nothing", "6:3: no lock file is called nothing.txt"),
