@@ -248,9 +248,9 @@ def test_interpreter_that_hangs_is_refused(project: Path, monkeypatch: pytest.Mo
     hangs = project / "hangs"
     hangs.write_text("#!/bin/sh\nexec sleep 5\n")
     hangs.chmod(0o755)
-    with pytest.raises(interpreters.Refused, match="hangs, named at p.yaml:3, gave no answer within 0.2 seconds"):
+    with pytest.raises(interpreters.Refused, match=r"hangs, named at p.yaml:3, gave no answer within 0\.2 seconds"):
         interpreters.ask(hangs, None, "p.yaml:3")
-    with pytest.raises(interpreters.Refused, match="named at p.yaml:3, is a folder. Correct the path there."):
+    with pytest.raises(interpreters.Refused, match=r"named at p.yaml:3, is a folder\. Correct the path there\."):
         interpreters.ask(project, None, "p.yaml:3")
 
 
