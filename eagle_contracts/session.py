@@ -13,7 +13,7 @@ from typing import Any
 from eagle_contracts.checks import CHECKS, Context
 from eagle_contracts.devices import CPU, Device
 from eagle_contracts.engines import EngineTable, Unrunnable
-from eagle_contracts.failures import unrunnable
+from eagle_contracts.failures import config_lines, unrunnable
 from eagle_contracts.inspection import case_issues, request_of
 from eagle_contracts.observation import Observation, Refusal, observation_from_json
 from eagle_contracts.plan import Case, break_of, parameters, widths_of
@@ -167,7 +167,12 @@ class Session:
             raise Unrunnable("error", "cancelled", f"the run ended before {doing}") from error
         if isinstance(result, Answer):
             return result.value
-        raise unrunnable(result, case, doing, self._pool.call_seconds)
+        raise unrunnable(result, case, doing, self._pool.call_seconds, self._command(case))
+
+    def _command(self, case: Case) -> Resolved | None:
+        """Return how a case's engine is started, where a user named the command: it may be what is wrong."""
+        found = self.engines.environment(case.pipeline, case.environment)
+        return found if isinstance(found, Resolved) and found.source.startswith("command at") else None
 
     def _oracle(self, case: Case) -> Mapping[str, Any]:
         """Return how the engine's own states compare with the reference; raises `Unrunnable` if they do not agree."""
@@ -398,6 +403,7 @@ def _cannot_run(case: Case, refusal: Refusal) -> Unrunnable:
         "engine",
         f"{case.subject.engine} cannot run this model here, whatever the parameters: it raised {refusal.type} at "
         f"{refusal.stage}: {refusal.message or refusal.line} ({refusal.where})",
+        details=tuple(config_lines(f"{refusal.message} {refusal.line}", case)),
     )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eagle_contracts.spec.flow import show
+
 GENERATION = 1
 """Raised when the same config must give another twin, so that kept twins are not reused."""
 
@@ -143,10 +145,10 @@ def _shrink_target(config: Mapping[str, Any], for_kernels: bool) -> tuple[dict[s
     if layers is None:
         raise TwinError(_no_depth(config))
     if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
-        raise TwinError(f"num_hidden_layers must be a whole number of at least 1, and is {layers!r}")
+        raise TwinError(f"num_hidden_layers must be a whole number of at least 1, and is {show(layers)}")
     width = config.get("hidden_size")
     if not isinstance(width, int) or isinstance(width, bool) or width < 1:
-        raise TwinError(f"hidden_size must be a whole number of at least 1, and is {width!r}")
+        raise TwinError(f"hidden_size must be a whole number of at least 1, and is {show(width)}")
     architectures = shrunk.get("architectures")
     if not isinstance(architectures, list) or not architectures or not isinstance(architectures[0], str):
         raise TwinError("architectures must name the model's class, such as [LlamaForCausalLM]")

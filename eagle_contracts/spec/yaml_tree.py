@@ -77,8 +77,9 @@ class _Composer:
         try:
             yield from yaml.parse(self._text, Loader=_LOADER)
         except yaml.reader.ReaderError as error:
-            mark = self._mark_at(error.position)
+            # The position is counted in bytes by one of PyYAML's two readers, and in characters by the other.
             code = error.character if isinstance(error.character, int) else ord(error.character[:1])
+            mark = self._mark_at(max(0, self._text.find(chr(code))))
             raise fail(self.position(mark), f"the character U+{code:04X} is not allowed in YAML") from None
         except yaml.MarkedYAMLError as error:
             raise self._syntax(error) from None

@@ -128,7 +128,10 @@ class Worker:
             guard.cancel()
         if not line.endswith(b"\n"):
             return self._died()
-        return _reply(json.loads(line))
+        try:
+            return _reply(json.loads(line))
+        except (ValueError, TypeError, KeyError):
+            return self._no_worker(line)
 
     @property
     def _output(self) -> Any:
@@ -171,6 +174,13 @@ class Worker:
             traceback="",
             log=self.log_tail(),
         )
+
+    def _no_worker(self, line: bytes) -> Failure:
+        """Return the failure of a command that answers, but not as a worker does."""
+        self._end()
+        said = " ".join(line.decode(errors="replace").split())[:60]
+        message = f"it answered '{said}', which is not what a worker answers"
+        return Failure(kind="died", type="", message=message, traceback="", log=self._tail())
 
     @property
     def alive(self) -> bool:

@@ -172,7 +172,8 @@ class _EngineThread(threading.Thread):
         try:
             self.worker = Worker(self._engine.launch, self._engine.packages)
         except OSError as error:
-            return Failure(kind="died", type=type(error).__name__, message=str(error), traceback="", log="")
+            message = f"{self._engine.launch.command[0]} cannot be started: {error.strerror or error}"
+            return Failure(kind="died", type="", message=message, traceback="", log="")
         params = {**self._engine.prepare_params, "overlays": list(self._engine.overlays)}
         return self.worker.call(self._engine.prepare, params, fork=False, timeout=START_SECONDS)
 

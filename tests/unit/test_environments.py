@@ -13,6 +13,7 @@ from eagle_contracts.spec.errors import SpecError
 from eagle_contracts.spec.model import Environment
 from eagle_contracts.spec.position import Position
 from eagle_contracts.spec.requirement import Requirement
+from eagle_contracts.workers import interpreters
 from eagle_contracts.workers.environments import Resolved, Unavailable, resolve
 from eagle_contracts.workers.locks import SHIPPED, find_lock, lock_directories, read_lock
 from eagle_contracts.workers.manifest import Manifest, environment_folder, write_manifest
@@ -249,6 +250,18 @@ def test_what_is_no_interpreter_is_refused(project: Path) -> None:
         "/bin/true, named at contracts/kimi/pipeline.yaml:7, does not run as a Python interpreter. "
         "Correct the path there."
     )
+
+
+def test_interpreter_that_hangs_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for once, for a while, and named with the place; a folder is called a folder."""
+    monkeypatch.setattr(interpreters, "_PATIENCE", 0.2)
+    hangs = project / "hangs"
+    hangs.write_text("#!/bin/sh\nexec sleep 5\n")
+    hangs.chmod(0o755)
+    with pytest.raises(interpreters.Refused, match=r"hangs, named at p.yaml:3, gave no answer within 0\.2 seconds"):
+        interpreters.ask(hangs, None, "p.yaml:3")
+    with pytest.raises(interpreters.Refused, match=r"named at p.yaml:3, is a folder\. Correct the path there\."):
+        interpreters.ask(project, None, "p.yaml:3")
 
 
 def test_old_python_is_refused(project: Path) -> None:

@@ -124,6 +124,8 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
 def gate(params: dict[str, Any]) -> dict[str, Any]:
     """Write the twin's manifest, and agree with the reference as far as TOY_DISAGREES lets it."""
     _note("gate")
+    if "TOY_REFUSES" in os.environ:
+        raise ValueError(os.environ["TOY_REFUSES"])
     killed = Path(os.environ.get("TOY_KILLS_AT_GATE", "/nowhere"))
     if killed.exists():
         killed.unlink()
