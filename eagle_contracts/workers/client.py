@@ -180,7 +180,7 @@ class Worker:
         self._end()
         said = " ".join(line.decode(errors="replace").split())[:60]
         message = f"it answered '{said}', which is not what a worker answers"
-        return Failure(kind="died", type="", message=message, traceback="", log=self._tail())
+        return Failure(kind="died", type="", message=message, traceback="", log=self.log_tail())
 
     @property
     def alive(self) -> bool:
