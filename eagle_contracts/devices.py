@@ -81,7 +81,7 @@ def gpus(environ: Mapping[str, str] = os.environ) -> list[Gpu]:
 def _read(line: str) -> Gpu | None:
     """Read a line of the list; None for a GPU that does not say how much memory it has."""
     fields = [field.strip() for field in line.split(",")]
-    if len(fields) != 6 or not (fields[3].isdigit() and fields[4].isdigit()):
+    if len(fields) != 6 or not (fields[3].isdecimal() and fields[4].isdecimal()):
         return None
     index, uuid, name, free, total, driver = fields
     return Gpu(index=index, uuid=uuid, name=name, free=int(free), total=int(total), driver=driver)

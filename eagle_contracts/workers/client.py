@@ -223,7 +223,7 @@ def scratch_folder() -> str:
     base = Path(tempfile.gettempdir())
     for left in base.glob(f"{_SCRATCH}*"):
         pid = left.name.removeprefix(_SCRATCH).partition("_")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(left, ignore_errors=True)
     return tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}_")
 
