@@ -55,7 +55,7 @@ WITHOUT_TWIN: dict[str, tuple[Mapping[str, Any], str]] = {
     ),
     "a flag": (
         {**LLAMA, "num_hidden_layers": True},
-        "num_hidden_layers must be a whole number of at least 1, and is True",
+        "num_hidden_layers must be a whole number of at least 1, and is true",
     ),
     "no class": (
         {**LLAMA, "architectures": []},
