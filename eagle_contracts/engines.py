@@ -68,7 +68,7 @@ class EngineTable:
             if value is not None
         )
         device = self._device if case.subject.on_device else CPU
-        told = {"device": device.kind} if case.subject.on_device else {}
+        told = {"device": device.kind} if device.is_gpu else {}
         return Engine(
             label=found.label,
             launch=Launch(command=found.command, environ={**found.env, **device.environ}),

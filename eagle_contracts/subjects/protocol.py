@@ -37,8 +37,8 @@ class Subject:
     is given; `baseline` makes the same from the twin alone (where the engine refuses that too, it does not refuse the
     parameters); `prepare_params` adds to what `prepare` is given. `remedy` names the parameter that a failing contract
     is advised on, and the key a user writes it under; None for a subject without advice. `on_device` says that it runs
-    where `--contracts-device` says: `prepare` is then told the `device`, and on a GPU each observation has a process of
-    its own, in which `prepare` is called again. Other subjects run on the CPU, and see no GPU.
+    where `--contracts-device` says: on a GPU `prepare` is told the `device`, and each observation has a process of its
+    own, in which `prepare` is called again. Other subjects run on the CPU, and see no GPU.
     """
 
     name: str
