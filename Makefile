@@ -9,11 +9,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENGINE_PYTHON := 3.11
 
-.PHONY: help contracts test lint bench environments base
+.PHONY: help contracts test compat gpu-check gpu-rehearsal lint bench environments base
 
 help:
 	@echo 'make contracts   run the contracts of this repository on the real engines'
 	@echo 'make test        run the tests'
+	@echo 'make compat      run pytest versions and plugins beside ours (MATRIX=--reduced: three of them)'
+	@echo 'make gpu-check   run the contracts on a GPU, and print a table (gpu-rehearsal: on a CPU)'
 	@echo 'make lint        ruff and mypy --strict'
 	@echo 'make bench       measure the budgets'
 
@@ -23,6 +25,15 @@ contracts: environments
 test: environments
 	$(BIN)/python -m pytest tests/unit tests/plugin -n 2
 	$(BIN)/python -m pytest tests/engines
+
+compat: $(VENV)/.installed
+	$(BIN)/python -m tests.compat.matrix $(MATRIX)
+
+gpu-check: environments
+	$(BIN)/python -m tests.gpu.check
+
+gpu-rehearsal: environments
+	$(BIN)/python -m tests.gpu.check --rehearse
 
 lint: base
 	$(BIN)/ruff check .

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
+from eagle_contracts.devices import CPU, Device
 from eagle_contracts.overlay_files import read_overlay
 from eagle_contracts.plan import Case, written
 from eagle_contracts.spec.model import Environment, Pipeline
@@ -37,8 +37,8 @@ class Unrunnable(Exception):
 class EngineTable:
     """Interpreters and sources looked up once in a run."""
 
-    def __init__(self, root: Path, home: Path) -> None:
-        self._root, self._home = root, home
+    def __init__(self, root: Path, home: Path, device: Device = CPU) -> None:
+        self._root, self._home, self._device = root, home, device
         self._resolved: dict[tuple[Path, str], Resolved | Unavailable] = {}
         self._sources: dict[str, str] = {}
         self._code: dict[str, str] = {}
@@ -67,12 +67,15 @@ class EngineTable:
             for value in (case.environment.overlay, case.overlay)
             if value is not None
         )
+        device = self._device if case.subject.on_device else CPU
+        told = {"device": device.kind} if device.is_gpu else {}
         return Engine(
             label=found.label,
-            launch=Launch(command=found.command, environ=found.env),
+            launch=Launch(command=found.command, environ={**found.env, **device.environ}),
             packages=tuple(dict.fromkeys(["eagle_contracts", case.subject.package])),
             prepare=case.subject.prepare,
-            prepare_params=case.subject.prepare_params(written(case)),
+            prepare_params={**case.subject.prepare_params(written(case)), **told},
+            spawns=device.is_gpu,
             overlays=overlays,
             identity=self._identity(found),
         )
@@ -86,7 +89,7 @@ class EngineTable:
 
     def _identity(self, found: Resolved) -> str | None:
         """Return a digest over an overlay environment's sources; None for an interpreter that is not built here."""
-        folders = [Path(entry) for entry in found.env.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        folders = list(found.folders)
         if not folders:
             return None
         key = str(folders)

@@ -174,7 +174,7 @@ def _is_list(promised: object) -> bool:
 
 
 def _number(name: str) -> int:
-    digits = "".join(c for c in name if c.isdigit())
+    digits = "".join(c for c in name if c.isdecimal())
     return int(digits) if digits else 0
 
 

@@ -3,32 +3,58 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from eagle_contracts.engines import Unrunnable
 from eagle_contracts.plan import Case, written
 from eagle_contracts.spec.model import Value
-from eagle_contracts.workers.client import Failure
+from eagle_contracts.targets import key_named_in
+from eagle_contracts.workers.client import START_SECONDS, Failure
+from eagle_contracts.workers.environments import Resolved
 from eagle_contracts.workers.pool import KILLED
 
 BLAMED = {"StageFailed": "stage", "BreakFailed": "break", "WrongParameter": "parameter", "OverlayError": "overlay"}
 """Exceptions of a worker that tell of something the user wrote, with the code that an error is given for them."""
+NO_DEVICE = "NoDevice"
+"""The exception by which an adapter says that its environment cannot use the run's device."""
 _DUMPED = "Timeout ("
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 _LOG_LINES, _TRACE_LINES = 8, 6
 
 
-def unrunnable(failure: Failure, case: Case, doing: str, seconds: float) -> Unrunnable:
-    """Return why a case has no observation; `doing` says what was asked for, `seconds` is what it was allowed."""
+def unrunnable(failure: Failure, case: Case, doing: str, seconds: float, command: Resolved | None = None) -> Unrunnable:
+    """Return why a case has no observation.
+
+    `doing` says what was asked for, `seconds` is what it was allowed; `command` is the user's own that starts the
+    engine.
+    """
     if failure.kind == "exception" and failure.type in BLAMED:
         return _blamed(failure, case)
+    if failure.type == NO_DEVICE:
+        return Unrunnable("unavailable", "device", failure.message)
     return Unrunnable(
         "error",
         failure.kind,
         _sentence(failure, case, doing, seconds),
         log=_last_lines(failure),
-        details=tuple(_details(failure, case)),
+        details=(*_details(failure, case), *_how_started(failure, command)),
     )
+
+
+def config_lines(text: str, case: Case) -> Iterator[str]:
+    """Yield where the target's config has what an engine or transformers speaks of, as far as that can be told."""
+    place = key_named_in(text, case.pipeline)
+    if place is not None:
+        yield f"the target's config has that at {place.full}: {place.text.strip()[:60]}"
+        yield f"correct it there, or run an engine that knows it; {case.environment.name} does not"
+
+
+def _how_started(failure: Failure, command: Resolved | None) -> Iterator[str]:
+    """Yield the command that a user named for an engine that did not start, and how to try it."""
+    if command is not None and failure.at_start and failure.kind in ("died", "timeout"):
+        yield f"started by the {command.source}"
+        yield f"it must run a Python on what it reads; try it: {shlex.join((*command.command, '-c', 'print(1)'))}"
 
 
 def _blamed(failure: Failure, case: Case) -> Unrunnable:
@@ -55,8 +81,10 @@ def _place(kind: str, case: Case, key: str) -> Iterator[str]:
 def _sentence(failure: Failure, case: Case, doing: str, seconds: float) -> str:
     at = f"importing the engine of {case.environment.name}" if failure.at_start else _doing(case, doing)
     if failure.kind == "timeout":
-        return f"{at} gave no result within {seconds:g} seconds"
-    what = f"{failure.type}: {failure.message}" if failure.type else failure.message
+        return f"{at} gave no result within {START_SECONDS if failure.at_start else seconds:g} seconds"
+    # transformers goes on with advice on its own installation, which is not what a pipeline's author can use here.
+    message = failure.message.partition(" This could be because of an issue with the checkpoint")[0]
+    what = f"{failure.type}: {message}" if failure.type else message
     return f"{at} gave no result: {what}"
 
 
@@ -69,6 +97,8 @@ def _details(failure: Failure, case: Case) -> Iterator[str]:
     call = _call(case)
     if call is not None and not failure.at_start:
         yield f"called by {call.position}, in {case.environment.name}"
+    if failure.kind == "exception" and call is None and not failure.at_start:
+        yield from config_lines(failure.message, case)
     yield from _where_it_was(failure)
     if failure.kind == "timeout" and not failure.at_start:
         yield "if it only needs longer: --contracts-timeout=SECONDS"

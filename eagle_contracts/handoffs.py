@@ -72,7 +72,7 @@ def _dump(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verdict
     promised = [states_promised(kind, value, seen.twin.layers) for kind, value in session.promised(case)]
     wanted = next((files for files in promised if isinstance(files, dict)), {})
     named: Mapping[str, Any] = seen.observation.data.get("named", {})
-    group = [name for name in wanted if name.rpartition("_")[2].isdigit()]
+    group = [name for name in wanted if name.rpartition("_")[2].isdecimal()]
     held = [_state(named.get(name)) for name in group]
     if not group or held == [wanted[name] for name in group]:
         return verdict

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from eagle_contracts.claim import Claim, doubt
+from eagle_contracts.devices import CPU
 from eagle_contracts.engines import Unrunnable
 from eagle_contracts.facts import Claimed, Fact, facts_of
 from eagle_contracts.handoffs import advised as handoffs_advised
@@ -24,6 +25,9 @@ from eagle_contracts.verdict import Mismatch, Remedy, Status, Verdict
 def judge(case: Case, session: Session) -> Verdict:
     """Return a case's verdict; nothing a user or an engine does wrong raises."""
     try:
+        issues = session.issues(case)
+        if issues:
+            raise SpecError(issues)
         seen = session.observe(case)
         mismatches = session.mismatches(case, seen)
         context = _context(case, session, seen)
@@ -112,7 +116,8 @@ def _context(case: Case, session: Session, seen: Seen) -> tuple[tuple[str, str, 
         ("patched", f"{overlay['shown']} (diff {overlay['diff_digest']})", "")
         for overlay in seen.engine.get("overlays", [])
     ]
-    rows.append(("engine", f"{_engine(case, seen)}, {_twin(seen)}", ""))
+    device = session.device.kind if case.subject.on_device else CPU.kind
+    rows.append(("engine", f"{_engine(case, seen)}, {_twin(seen)}, {device}", ""))
     return tuple(rows)
 
 
@@ -130,7 +135,7 @@ def _engine(case: Case, seen: Seen) -> str:
 
 def _twin(seen: Seen) -> str:
     tokens = sum(map(len, seen.twin.prompts))
-    return f"{seen.twin.architecture} twin of {seen.twin.layers} layers, {tokens} tokens, cpu"
+    return f"{seen.twin.architecture} twin of {seen.twin.layers} layers, {tokens} tokens"
 
 
 def _show(value: Value) -> str:
@@ -171,7 +176,7 @@ def _advised(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verd
         sentence=_sentence(case, ids, tried, claim),
         tried=tried,
     )
-    return replace(verdict, remedy=remedy, next_command=_next(case, key, ids, claim))
+    return replace(verdict, remedy=remedy, next_command=_next(case, session, key, ids, claim))
 
 
 def _runner(case: Case, session: Session, given: dict[str, Value], parameter: str) -> Try:
@@ -263,13 +268,14 @@ def _written(case: Case, session: Session, given: dict[str, Value], parameter: s
         return given[parameter]
 
 
-def _next(case: Case, key: str, ids: list[int] | None, claim: Claim | None) -> str:
+def _next(case: Case, session: Session, key: str, ids: list[int] | None, claim: Claim | None) -> str:
+    device = f" --contracts-device={session.device.kind}" if session.device.is_gpu else ""
     file = case.contract.document.shown
     if claim is not None:
         folder = file.rpartition("/")[0] or "."
-        return f"pytest --contracts {folder} --contracts-set 'trained.taps={{{claim.taps}}}'"
+        return f"pytest --contracts {folder} --contracts-set 'trained.taps={{{claim.taps}}}'{device}"
     if ids is None:
         return ""
     listed = ",".join(map(str, ids))
     override = f" --contracts-set '{key}=[{listed}]'" if key in SETTABLE else ""
-    return f"pytest --contracts '{file}::{case.name}'{override}"
+    return f"pytest --contracts '{file}::{case.name}'{override}{device}"

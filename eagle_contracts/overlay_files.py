@@ -45,9 +45,12 @@ def _shown(value: Value) -> str:
 
 
 def _text(value: Value, folder: Path) -> str:
+    named = _script(value) or value.data
+    if not isinstance(named, str) or not named:
+        raise fail(value.position, "an overlay is the path of its file, or {script: PATH}")
     try:
-        return (folder / str(_script(value) or value.data)).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return (folder / named).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise fail(value.position, f"the overlay {_shown(value)} cannot be read: {why}") from error
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eagle_contracts.checks import CHECKS
+from eagle_contracts.devices import CPU
 from eagle_contracts.overlay_files import overlay_params
 from eagle_contracts.spec.errors import SpecError, SpecIssue, fail, suggest
+from eagle_contracts.spec.flow import clip, found
 from eagle_contracts.spec.model import Contract, Control, Environment, Expectation, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.subjects.protocol import Subject
-from eagle_contracts.subjects.registry import BrokenSubject, UnknownSubject, subject_named
+from eagle_contracts.subjects.registry import subject_named
 
 RUN_SETS = "folder"
 """The overlay parameter that every run sets itself: where a dump's files go."""
@@ -63,19 +64,18 @@ class Planner:
     labels: Mapping[str, str]
     overrides: Mapping[str, Value]
     siblings: Siblings
+    device: str = CPU.kind
 
     def cases(self, contract: Contract) -> list[Case]:
         """Return a contract's cases in the order of its file, promises before controls.
 
-        Controls are left out when a value is overridden: their breaks are written for the file's own values. Raises
-        `SpecError` for an unknown adapter, parameter, expectation, producer or control environment.
+        Controls are left out when a value is overridden: their breaks are written for the file's own values. The
+        contract's own file was found right; raises `SpecError` for producers that are not there, wrong, or in a circle.
         """
-        subject = _subject(contract)
-        _check_parameters(contract, subject)
-        bases = self._bases(contract, subject, ())
+        bases = self._bases(contract, ())
         out = [
             replace(base, name=self._name(expectation.kind, base), expectations=(expectation,))
-            for expectation in _known(contract.expect, subject)
+            for expectation in contract.expect
             for base in bases
         ]
         for control in () if self.overrides else contract.must_catch:
@@ -90,14 +90,20 @@ class Planner:
                 for base in bases
                 if not control.in_ or base.environment.name in chosen
             ]
-        return _with_own_names(out)
+        return _with_own_names([self._named_by_device(case) for case in out])
 
-    def _bases(self, contract: Contract, subject: Subject, trail: tuple[str, ...]) -> list[Case]:
+    def _named_by_device(self, case: Case) -> Case:
+        """Add the device to a case's name where it runs on a GPU, or reads what was observed on one."""
+        on_gpu = self.device != CPU.kind and any(one.subject.on_device for one in (*case.upstream, case))
+        return replace(case, name=f"{case.name[:-1]},{self.device}]") if on_gpu else case
+
+    def _bases(self, contract: Contract, trail: tuple[str, ...]) -> list[Case]:
         """Return a case for each environment and each choice of producers, without promises."""
         if contract.name in trail:
             circle = " -> ".join((*trail[trail.index(contract.name) :], contract.name))
-            raise fail(contract.document.at("with", "from"), f"contracts read each other in a circle: {circle}")
-        sources = self._sources(contract, subject)
+            position = contract.document.at("with", "from")
+            raise fail(position, f"contracts read each other in a circle: {circle}", "one of them must read no other")
+        sources = self._sources(contract)
         environments = environments_of(contract.in_, self.pipeline) if contract.in_ else [None]
         out = []
         for environment in environments:
@@ -113,30 +119,33 @@ class Planner:
                         name=contract.name,
                         pipeline=self.pipeline,
                         contract=contract,
-                        subject=subject,
+                        subject=subject_named(contract.run),
                         environment=place,
                         producers=producers,
                     )
                 )
         return out
 
-    def _sources(self, contract: Contract, subject: Subject) -> list[tuple[str, list[Contract]]]:
+    def _sources(self, contract: Contract) -> list[tuple[str, list[Contract]]]:
         """Return the contracts that `from` names, by the name that it gives what is read: one, or any of a list."""
         value = contract.with_.get("from")
-        if value is None:
-            if not contract.in_:
-                raise fail(contract.document.at(), "in is missing: the role or the environments that this runs in")
-            return []
-        if not isinstance(value.data, dict) or not value.data:
-            raise fail(value.position, "from is a map from a name to the contract whose observation it stands for")
-        return [(str(name), self._named(value.child(name))) for name in value.data]
+        found: list[tuple[str, list[Contract]]] = []
+        issues: list[SpecIssue] = []
+        if value is None or not isinstance(value.data, dict):
+            return found
+        for name in value.data:
+            try:
+                found.append((str(name), self._named(value.child(name))))
+            except SpecError as error:
+                issues += error.issues
+        if issues:
+            raise SpecError(issues)
+        return found
 
     def _named(self, value: Value) -> list[Contract]:
         if not isinstance(value.data, list):
             return [self.siblings(str(value.data), value)]
         entries = [value.child(index) for index in range(len(value.data))]
-        if not entries:
-            raise fail(value.position, "an empty list names no contract to read from")
         for index, entry in enumerate(entries):
             if entry.data in value.data[:index]:
                 raise fail(entry.position, f"{entry.data} is named twice here: each contract makes items of its own")
@@ -144,9 +153,7 @@ class Planner:
 
     def _producers(self, contract: Contract, environment: Environment | None, trail: tuple[str, ...]) -> list[Case]:
         """Return the producer in the consumer's own environment if it runs there, else in each of its own."""
-        subject = _subject(contract)
-        _check_parameters(contract, subject)
-        bases = self._bases(contract, subject, trail)
+        bases = self._bases(contract, trail)
         same = [base for base in bases if environment is not None and base.environment.name == environment.name]
         return same or bases
 
@@ -243,52 +250,6 @@ def widths_of(pipeline: Pipeline) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _subject(contract: Contract) -> Subject:
-    try:
-        return subject_named(contract.run)
-    except UnknownSubject as error:
-        hint = suggest(contract.run, error.names, "adapters")
-        raise fail(contract.run_position, f"no adapter is called {contract.run!r}", hint) from error
-    except BrokenSubject as error:
-        raise fail(contract.run_position, str(error)) from error
-
-
-def _check_parameters(contract: Contract, subject: Subject) -> None:
-    needed = [*subject.parameters, *(["from"] if subject.reads else [])]
-    known = [*needed, *subject.optional]
-    issues = [
-        SpecIssue(
-            position=contract.document.key_at("with", key),
-            message=f"{contract.run} takes no {key!r}",
-            hint=suggest(key, known, "parameters"),
-        )
-        for key in contract.with_
-        if key not in known
-    ]
-    issues += [
-        SpecIssue(
-            position=contract.run_position,
-            message=f"{contract.run} needs with: {{{key}: ...}}",
-            hint=f"{key} is {subject.parameters.get(key, 'a map from a name to another contract')}",
-        )
-        for key in needed
-        if key not in contract.with_
-    ]
-    if issues:
-        raise SpecError(issues)
-
-
-def _known(expectations: Sequence[Expectation], subject: Subject) -> Iterator[Expectation]:
-    for expectation in expectations:
-        if expectation.kind in CHECKS and subject.promises and expectation.kind not in subject.promises:
-            offered = f"its expectations: {', '.join(subject.promises)}"
-            raise fail(expectation.position, f"{subject.name} cannot promise {expectation.kind}", offered)
-        if expectation.kind not in CHECKS:
-            hint = suggest(expectation.kind, list(CHECKS), "expectations")
-            raise fail(expectation.position, f"no expectation is called {expectation.kind!r}", hint)
-        yield expectation
-
-
 def _with_own_names(cases: Sequence[Case]) -> list[Case]:
     """Give equal names `-2`, `-3`, ... before the bracket, so that every id selects one case."""
     seen: dict[str, int] = {}
@@ -311,7 +272,7 @@ def _broken(given: Mapping[str, Value], case: Case, scope: Scope) -> dict[str, V
         key = path.removeprefix("with.")
         if key == path or (key not in out and key not in case.subject.optional):
             hint = suggest(path, [f"with.{name}" for name in (*given, *case.subject.optional)], "paths")
-            raise fail(control.break_.position, f"nothing here can be broken at {path!r}", hint)
+            raise fail(control.break_.position, f"nothing here can be broken at '{clip(path)}'", hint)
         value = Value(data=data, position=control.break_.position)
         if control.break_.verb == "shift":
             value = Value(data=_shifted(out[key], data, control), position=control.break_.position)
@@ -321,7 +282,7 @@ def _broken(given: Mapping[str, Value], case: Case, scope: Scope) -> dict[str, V
 
 def _shifted(value: Value, by: object, control: Control) -> list[int]:
     entries = value.data if isinstance(value.data, list) else []
-    numbers = [entry for entry in entries if isinstance(entry, int)]
+    numbers = [entry for entry in entries if isinstance(entry, int) and not isinstance(entry, bool)]
     if not isinstance(by, int) or not numbers or len(numbers) != len(entries):
-        raise fail(control.break_.position, f"shift moves a list of whole numbers by one, and this is {value.data!r}")
+        raise fail(control.break_.position, f"shift moves a list of whole numbers, not {found(value.data)}")
     return [number + by for number in numbers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
@@ -31,8 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--contracts-require",
         metavar="NAME[,NAME]",
-        default="",
+        default=None,
         help="stop before anything runs unless these are there: gpu, an environment, an engine or a package",
+    )
+    group.addoption(
+        "--contracts-device",
+        choices=("cpu", "cuda", "cuda-reference", "auto"),
+        help="where engines run: cpu (the default), cuda (the engine's own kernels), cuda-reference (its torch forms), "
+        "auto (cuda where a GPU has 8 GiB free)",
     )
     group.addoption(
         "--contracts-timeout",
@@ -57,9 +64,35 @@ def pytest_configure(config: pytest.Config) -> None:
         "--contracts-strict",
         "--contracts-require",
         "--contracts-timeout",
+        "--contracts-device",
     ):
-        if config.getoption(option):
+        if config.getoption(option) not in (None, False, []):
             raise pytest.UsageError(f"{option} changes a contracts run: give --contracts too")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int | pytest.ExitCode, config: pytest.Config
+) -> None:
+    """Hint at the flag where contracts are named without it, and nothing was collected for them."""
+    if config.getoption("--contracts") or exitstatus not in (4, 5):
+        return
+    for argument in config.args:
+        name = str(argument)
+        if _holds_contracts(config.invocation_params.dir / name.partition("::")[0]):
+            command = f"pytest --contracts '{name}'"
+            words = f"{name.partition('::')[0]} holds contracts, which are run with --contracts: {command}"
+            terminalreporter.write_line(words)
+
+
+def _holds_contracts(path: Path) -> bool:
+    """Tell whether a path is a YAML file beside a pipeline, or a folder with one."""
+    if path.is_dir():
+        return _has_pipeline(path)
+    return path.suffix in (".yaml", ".yml") and path.is_file() and _has_pipeline(path.parent)
+
+
+def _has_pipeline(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("pipeline.yaml", "pipeline.yml"))
 
 
 def _seconds(text: str) -> float:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from eagle_contracts.checks.draft_promises import read_promise
+from eagle_contracts.checks.draft_promises import FACTORS, read_promise
 from eagle_contracts.checks.stability import VARIANTS
 from eagle_contracts.spec.errors import SpecError, SpecIssue, suggest
+from eagle_contracts.spec.flow import clip, found, show
 from eagle_contracts.spec.model import Value
 from eagle_contracts.taps import CONVENTIONS, Tap, as_hidden_states, parse_tap, parse_taps
 
 ROWS = "one_per_token"
-FACTORS = ("slots", "target")
 
 
 def taps_promised(kind: str, value: Value, layers: int) -> tuple[tuple[str, tuple[Tap, ...]], ...]:
@@ -61,26 +61,102 @@ def both_readings(taps: Sequence[Tap], layers: int) -> str:
     return f"{as_hidden_states(taps, layers)} = layer_outputs: [{', '.join(outputs)}]"
 
 
-def promise_issues(kind: str, value: Value, layers: int) -> Iterator[SpecIssue]:
-    """Yield what a check would refuse in a resolved promise, whatever was observed."""
-    data = value.data
-    if kind == "rows" and data != ROWS:
-        yield SpecIssue(position=value.position, message=f"rows takes {ROWS}, not {data!r}")
-    elif kind == "same" and not (isinstance(data, Mapping) and set(data) == {"slots"}):
-        yield SpecIssue(position=value.position, message="same takes {slots: TAPS}")
-    elif kind == "unchanged_by":
-        yield from _variants(value)
-    elif kind == "width" and not all(word in FACTORS or word.isdigit() for word in str(data).split(" x ")):
-        message = f"a width is a product such as slots x target, not {data!r}"
-        yield SpecIssue(position=value.position, message=message)
-    elif kind in ("order", "concat", "equals") and not (isinstance(data, Mapping) and data):
-        message = "expected a map from an output's name to upstream names"
-        yield SpecIssue(position=value.position, message=message)
+def promise_issues(kind: str, value: Value, layers: int, *, concatenates: bool = True) -> Iterator[SpecIssue]:
+    """Yield what a check would refuse in a resolved promise, whatever was observed.
+
+    `concatenates` tells whether the same contract has a `concat`, which a width alone is about.
+    """
+    yield from _FORMS.get(kind, _nothing)(value)
+    if kind == "width" and not isinstance(value.data, Mapping) and not concatenates:
+        hint = f"write width: {{OUTPUT: {show(value.data)}}}"
+        message = "a width alone is of what concat promises, and nothing here does"
+        yield SpecIssue(position=value.position, message=message, hint=hint)
     try:
         read_promise(kind, value)
         taps_promised(kind, value, layers)
     except SpecError as error:
         yield from error.issues
+
+
+def _nothing(value: Value) -> Iterator[SpecIssue]:
+    yield from ()
+
+
+def _word(kind: str, word: str) -> Callable[[Value], Iterator[SpecIssue]]:
+    """Return the form of a promise that takes one word only."""
+
+    def form(value: Value) -> Iterator[SpecIssue]:
+        if value.data != word:
+            message = f"{kind} takes {word}, not {found(value.data)}"
+            yield SpecIssue(position=value.position, message=message, hint=f"write {kind}: {word}")
+
+    return form
+
+
+def _slots(value: Value) -> Iterator[SpecIssue]:
+    if value.data == {}:
+        message = "slots promises nothing: name taps, such as $trained.taps"
+        yield SpecIssue(position=value.position, message=message)
+
+
+def _same(value: Value) -> Iterator[SpecIssue]:
+    if not (isinstance(value.data, Mapping) and set(value.data) == {"slots"}):
+        message = f"same takes {{slots: TAPS}}, not {show(value.data)}"
+        yield SpecIssue(position=value.position, message=clip(message, 90), hint="write same: {slots: $trained.taps}")
+
+
+def _names(value: Value) -> Iterator[SpecIssue]:
+    """Yield what is no map from an output to upstream names."""
+    if not isinstance(value.data, Mapping) or not value.data:
+        message = f"expected a map from an output's name to upstream names, not {found(value.data)}"
+        yield SpecIssue(position=value.position, message=message, hint="write {OUTPUT: [NAME, ...]}")
+        return
+    for key, names in value.data.items():
+        listed = names if isinstance(names, list) else [names]
+        if not listed or not all(isinstance(name, str) for name in listed):
+            message = f"expected names such as aux_0, not {show(names)}"
+            yield SpecIssue(position=value.at(key), message=clip(message, 90))
+
+
+def _width(value: Value) -> Iterator[SpecIssue]:
+    """Yield products that are none: a width is one of them, or a map from outputs to them."""
+    parts = [value.child(key) for key in value.data] if isinstance(value.data, Mapping) else [value]
+    if not parts:
+        yield SpecIssue(position=value.position, message="width promises nothing", hint="write width: slots x target")
+    for part in parts:
+        yield from _product(part)
+
+
+def _product(value: Value) -> Iterator[SpecIssue]:
+    words = "" if isinstance(value.data, (list, bool)) else str(value.data)
+    if not all(word in FACTORS or word.isdecimal() for word in words.split(" x ")):
+        message = f"a width is a product such as slots x target, not {found(value.data)}"
+        hint = suggest(words, (" x ".join(FACTORS), *FACTORS), "products")
+        yield SpecIssue(position=value.position, message=message, hint=hint)
+
+
+def _variants(value: Value) -> Iterator[SpecIssue]:
+    names = value.data if isinstance(value.data, list) else [value.data]
+    if not names:
+        hint = f"variants: {', '.join(VARIANTS)}"
+        yield SpecIssue(position=value.position, message="unchanged_by promises nothing", hint=hint)
+    for index, name in enumerate(names):
+        if name not in VARIANTS:
+            near = suggest(str(name), VARIANTS, "variants")
+            message = f"there is no variant {show(name)}"
+            yield SpecIssue(position=value.at(index), message=clip(message, 90), hint=near)
+
+
+_FORMS: Mapping[str, Callable[[Value], Iterator[SpecIssue]]] = {
+    "slots": _slots,
+    "rows": _word("rows", ROWS),
+    "order": _names,
+    "concat": _names,
+    "equals": _names,
+    "width": _width,
+    "unchanged_by": _variants,
+    "same": _same,
+}
 
 
 def _group(value: Value, layers: int) -> tuple[Tap, ...]:
@@ -89,11 +165,3 @@ def _group(value: Value, layers: int) -> tuple[Tap, ...]:
 
 def _is_list(value: Value) -> bool:
     return isinstance(value.data, Mapping) and any(isinstance(part, list) for part in value.data.values())
-
-
-def _variants(value: Value) -> Iterator[SpecIssue]:
-    names = value.data if isinstance(value.data, list) else [value.data]
-    for index, name in enumerate(names):
-        if name not in VARIANTS:
-            hint = suggest(str(name), VARIANTS, "variants")
-            yield SpecIssue(position=value.at(index), message=f"nothing is called {name!r}", hint=hint)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
+from eagle_contracts.catalog import PIPELINES, unreadable_beside
 from eagle_contracts.judge import judge
 from eagle_contracts.plan import Case, Planner
 from eagle_contracts.report.columns import fit
@@ -66,15 +67,28 @@ class ContractFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a contract's cases; a pipeline file yields nothing unless it is wrong."""
         try:
-            yield from self._items()
+            items = list(self._items())
         except SpecError as error:
-            yield MistakeItem.from_parent(self, name="specification", text=fit(error.render()))
+            yield from self._mistake(fit(self.run.told(error, self.path)))
+            return
+        yield from items
+        for path in unreadable_beside(self.path.parent) if self._is_pipeline() else ():
+            text = f"{self.run.catalog.shown(path)}:1:1: is no file: a contract cannot be read from it"
+            yield MistakeItem.from_parent(self, name=path.name, text=text)
+
+    def _mistake(self, text: str) -> Iterator[pytest.Item]:
+        """Yield one item for a wrong file, and the items in it that were asked for by their ids: they are wrong too."""
+        for name in dict.fromkeys(["specification", *self.run.names_in(self.path)]):
+            yield MistakeItem.from_parent(self, name=name, nodeid=f"{self.nodeid}::{name}", text=text)
+
+    def _is_pipeline(self) -> bool:
+        return self.path.name in PIPELINES
 
     def _items(self) -> Iterator[pytest.Item]:
-        pipeline = self._pipeline()
-        if self.path == self.path.parent / pipeline.document.path.name:
+        if self._is_pipeline():
+            self._pipeline()
             return
-        contract = self.run.catalog.contract(self.path)
+        contract, pipeline = self.run.catalog.contract(self.path), self._pipeline()
         _check_marks(contract)
         labels = {name: self.run.session.label(pipeline, e) for name, e in pipeline.environments.items()}
         planner = Planner(
@@ -82,6 +96,7 @@ class ContractFile(pytest.File):
             labels=labels,
             overrides=self.run.overrides,
             siblings=self.run.catalog.siblings(self.path.parent),
+            device=self.run.device.kind,
         )
         for case in planner.cases(contract):
             # Given as text, pytest reads the bracket as it reads it in its cache: else 9.2's `--lf` finds no such item.

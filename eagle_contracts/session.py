@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from eagle_contracts.checks import CHECKS, Context
+from eagle_contracts.devices import CPU, Device
 from eagle_contracts.engines import EngineTable, Unrunnable
-from eagle_contracts.failures import unrunnable
+from eagle_contracts.failures import config_lines, unrunnable
+from eagle_contracts.inspection import case_issues, request_of
 from eagle_contracts.observation import Observation, Refusal, observation_from_json
 from eagle_contracts.plan import Case, break_of, parameters, widths_of
 from eagle_contracts.project import home_folder
 from eagle_contracts.promises import states_promised
 from eagle_contracts.real_draft import draft_hidden
-from eagle_contracts.spec.errors import SpecError
+from eagle_contracts.spec.errors import SpecError, SpecIssue
 from eagle_contracts.spec.model import Environment, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.taps import Tap, parse_taps
@@ -31,9 +33,8 @@ from eagle_contracts.workers.environments import Resolved
 from eagle_contracts.workers.pool import Call, Engine, Pool, Result
 from eagle_contracts.workers.store import Store, empty, is_for_this_run, is_full, key_for_this_run, key_of
 
-ORACLE_TOLERANCE = 1e-5
-"""How far an engine's own stream may be from transformers' on a float32 twin before no verdict is given."""
-
+ORACLE_TOLERANCE: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 2e-2}
+"""How far an engine's own stream may be from transformers' before no verdict is given, by the type of the twin."""
 
 COMPARING = "comparing the engine's own states with transformers'"
 NOT_KEYED = ("folder", "inputs", "roots", "stage_folder")
@@ -84,10 +85,11 @@ class Session:
         *,
         since: float = 0.0,
         call_seconds: float = CALL_SECONDS,
+        device: Device = CPU,
     ) -> None:
-        self.root, self.overrides = root, overrides
+        self.root, self.overrides, self.device = root, overrides, device
         self.home = home_folder(root)
-        self.engines = EngineTable(root, self.home)
+        self.engines = EngineTable(root, self.home, device)
         self.store = Store(self.home / "store", since=since)
         self._pool = pool or Pool(call_seconds=call_seconds)
         self.waiting = Waiting(self._pool)
@@ -165,7 +167,12 @@ class Session:
             raise Unrunnable("error", "cancelled", f"the run ended before {doing}") from error
         if isinstance(result, Answer):
             return result.value
-        raise unrunnable(result, case, doing, self._pool.call_seconds)
+        raise unrunnable(result, case, doing, self._pool.call_seconds, self._command(case))
+
+    def _command(self, case: Case) -> Resolved | None:
+        """Return how a case's engine is started, where a user named the command: it may be what is wrong."""
+        found = self.engines.environment(case.pipeline, case.environment)
+        return found if isinstance(found, Resolved) and found.source.startswith("command at") else None
 
     def _oracle(self, case: Case) -> Mapping[str, Any]:
         """Return how the engine's own states compare with the reference; raises `Unrunnable` if they do not agree."""
@@ -206,10 +213,14 @@ class Session:
         if without is not None:
             raise _cannot_run(case, without)
 
+    def issues(self, case: Case) -> list[SpecIssue]:
+        """Return what is wrong with a case and can be said without running it; raises `SpecError` without a twin."""
+        return case_issues(case, self.twin(case.pipeline), self.overrides)
+
     def twin(self, pipeline: Pipeline) -> Twin:
         """Return a pipeline's twin."""
         if pipeline.folder not in self._memory.twins:
-            self._memory.twins[pipeline.folder] = twin_of(pipeline)
+            self._memory.twins[pipeline.folder] = twin_of(pipeline, for_kernels=self.device.for_kernels)
         return self._memory.twins[pipeline.folder]
 
     def mismatches(self, case: Case, seen: Seen) -> list[Mismatch]:
@@ -217,6 +228,7 @@ class Session:
         scope = Scope(pipeline=case.pipeline, environment=case.environment, overrides=self.overrides)
         context = Context(
             layers=seen.twin.layers,
+            dtype=seen.twin.dtype,
             width=int(seen.twin.target["hidden_size"]),
             real_width=widths_of(case.pipeline),
             slots=len(self.taps(case.pipeline)),
@@ -261,7 +273,7 @@ class Session:
 
     def _ask(self, case: Case, given: Mapping[str, Value], upstream: Mapping[str, Seen]) -> _Made:
         twin = self.twin(case.pipeline)
-        return self._make(case, case.subject.request(given, twin, case.pipeline.folder), upstream)
+        return self._make(case, request_of(case, given, twin), upstream)
 
     def _make(self, case: Case, own: Mapping[str, Any], upstream: Mapping[str, Seen]) -> _Made:
         engine, twin = self.engines.engine(case), self.twin(case.pipeline)
@@ -394,15 +406,17 @@ def _cannot_run(case: Case, refusal: Refusal) -> Unrunnable:
         "engine",
         f"{case.subject.engine} cannot run this model here, whatever the parameters: it raised {refusal.type} at "
         f"{refusal.stage}: {refusal.message or refusal.line} ({refusal.where})",
+        details=tuple(config_lines(f"{refusal.message} {refusal.line}", case)),
     )
 
 
 def _agree(oracle: Mapping[str, Any], twin: Twin) -> None:
     worst = oracle["worst"]
-    if not worst <= ORACLE_TOLERANCE:
+    allowed = ORACLE_TOLERANCE[twin.dtype]
+    if not worst <= allowed:
         sentence = (
             f"the engine's own states and transformers {oracle['transformers']}'s differ by {worst:.1e} at "
-            f"h[{oracle['at']}] of {twin.layers} layers on the twin (allowed: {ORACLE_TOLERANCE:.0e}), so no slot can "
+            f"h[{oracle['at']}] of {twin.layers} layers on the twin (allowed: {allowed:.0e}), so no slot can "
             f"be judged here"
         )
         raise Unrunnable("error", "oracle", sentence)

@@ -92,7 +92,11 @@ def describe(k: int, n: int) -> str:
 def _convention(value: Value, layers: int, what: str) -> tuple[str, Value]:
     data = value.data
     if isinstance(data, list) or _is_number(data):
-        raise fail(value.position, f"{what} must say how it counts", _both_readings(data, layers))
+        raise fail(
+            value.position,
+            f"{what} must say how it counts",
+            _both_readings(data if what == "a tap" else _as_list(data), layers),
+        )
     if not isinstance(data, dict) or len(data) != 1:
         message = f"{what} is written {{hidden_states: ...}} or {{layer_outputs: ...}}, not {show(data)}"
         raise fail(value.position, message)
@@ -106,7 +110,12 @@ def _both_readings(data: object, layers: int) -> str:
     entries = data if isinstance(data, list) else [data]
     states = ", ".join(_reading(entry, 0, layers) for entry in entries)
     outputs = ", ".join(_reading(entry, 1, layers) for entry in entries)
-    return f"write hidden_states: {show(data)} for {states}, or layer_outputs: {show(data)} for {outputs}"
+    listed = show(data)
+    return f"write {{hidden_states: {listed}}} for {states}, or {{layer_outputs: {listed}}} for {outputs}"
+
+
+def _as_list(data: object) -> object:
+    return data if isinstance(data, list) else [data]
 
 
 def _reading(entry: object, offset: int, layers: int) -> str:

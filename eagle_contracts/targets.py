@@ -1,39 +1,73 @@
-"""A pipeline's two configs -> its twin, with errors that name the file."""
+"""A pipeline's two configs -> its twin, with errors that name the file and the key. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from eagle_contracts.plan import widths_of
 from eagle_contracts.real_draft import RealWidth, fc_widths
+from eagle_contracts.spec.document import Document, load_json
 from eagle_contracts.spec.errors import fail
+from eagle_contracts.spec.located import pick
 from eagle_contracts.spec.model import Pipeline
+from eagle_contracts.spec.paths import shown_beside
+from eagle_contracts.spec.position import Position
 from eagle_contracts.twin import Twin, TwinError, make_twin
 
 
-def twin_of(pipeline: Pipeline) -> Twin:
+def twin_of(pipeline: Pipeline, *, for_kernels: bool = False) -> Twin:
     """Return the twin of a pipeline's target; raises `SpecError` naming the config that no twin can be made from."""
-    target = _read(pipeline.target_config)
-    if pipeline.target_part is not None:
-        part = target.get(pipeline.target_part)
-        if not isinstance(part, dict):
-            raise fail(pipeline.document.at("target", "part"), f"{pipeline.target_config.name} has no such part")
-        target = part
-    draft = _read(pipeline.draft_config) if pipeline.draft_config is not None else None
+    target = target_document(pipeline)
+    draft = pipeline.draft_document.data if pipeline.draft_document is not None else None
+    part = pick(target.data, (pipeline.target_part,) if pipeline.target_part else ())
+    if not isinstance(part, dict):
+        raise fail(pipeline.document.at("target", "part"), f"{pipeline.target_config.name} has no such part")
+    if draft is not None and not isinstance(draft, dict):
+        raise fail(pipeline.document.at("draft", "config"), "the draft's config is not a map")
     try:
-        return make_twin(target, draft)
+        return make_twin(part, draft, for_kernels=for_kernels)
     except (TwinError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        place = pipeline.document.at("target", "config")
-        raise fail(place, f"no twin can be made from {pipeline.target_config.name}: {error}") from error
+        place = key_named_in(str(error), pipeline) or target.at(*_inside(pipeline))
+        raise fail(
+            place,
+            f"no twin can be made from {pipeline.target_config.name}: {error}",
+            f"{pipeline.document.at('target', 'config')} names this file",
+        ) from error
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    """Read a config whose syntax the specification has checked already."""
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
-    return data
+def target_document(pipeline: Pipeline) -> Document:
+    """Return the target's config with the positions of its keys; raises `SpecError`."""
+    name = str(pick(pipeline.document.data, ("target", "config")))
+    return load_json(pipeline.target_config, shown_beside(pipeline.document.shown, name))
+
+
+def key_named_in(text: str, pipeline: Pipeline) -> Position | None:
+    """Return where the first key of the target's config that a text names stands there, or the value that it names."""
+    document = target_document(pipeline)
+    inside = _inside(pipeline)
+    config = pick(document.data, inside)
+    keys: Mapping[str, Any] = config if isinstance(config, dict) else {}
+    places = [(match.start(), key) for key in keys if (match := _word(key, text))]
+    if places:
+        return document.key_at(*inside, min(places)[1])
+    names = [key for key in ("model_type", "architectures") if _word(_first_text(keys.get(key)), text)]
+    return document.key_at(*inside, names[0]) if names else None
+
+
+def _inside(pipeline: Pipeline) -> tuple[str, ...]:
+    return (pipeline.target_part,) if pipeline.target_part else ()
+
+
+def _word(word: str, text: str) -> re.Match[str] | None:
+    """Find a word in a text; short ones such as `n` could stand for anything."""
+    return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text) if len(word) > 3 else None
+
+
+def _first_text(value: object) -> str:
+    first = value[0] if isinstance(value, list) and value else value
+    return first if isinstance(first, str) else ""
 
 
 def real_fc_of(pipeline: Pipeline) -> tuple[RealWidth, ...]:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eagle_contracts.spec.flow import show
+
 GENERATION = 1
 """Raised when the same config must give another twin, so that kept twins are not reused."""
 
@@ -37,6 +39,25 @@ _WIDTHS: Mapping[str, int] = {
     "n_group": 1,
     "topk_group": 1,
 }
+_KERNEL_WIDTHS: Mapping[str, int] = {
+    **_WIDTHS,
+    "hidden_size": 512,
+    "intermediate_size": 256,
+    "moe_intermediate_size": 128,
+    "shared_expert_intermediate_size": 128,
+    "head_dim": 128,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 128,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "qk_head_dim": 192,
+    "v_head_dim": 128,
+}
+"""Widths that kernels on a GPU are compiled for; heads without a width of their own get 128 by them too."""
+
+HEADS, LATENT_HEADS = 4, 16
+"""Attention heads; latent attention's kernels take 16 at least."""
+
 _EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts")
 _DROPPED = ("quantization_config", "auto_map", "_name_or_path", "transformers_version")
 _CLASS_MODEL_TYPE: Mapping[str, str] = {"DeepseekV3ForCausalLM": "deepseek_v3"}
@@ -78,6 +99,11 @@ class Twin:
         return str(self.target["architectures"][0])
 
     @property
+    def dtype(self) -> str:
+        """The type of its weights, and of what the engine computes in."""
+        return str(self.target["torch_dtype"])
+
+    @property
     def digest(self) -> str:
         """Twenty hex digits over all that the weights and states depend on; the draft is not among it.
 
@@ -96,16 +122,17 @@ class Twin:
         }
 
 
-def make_twin(target: Mapping[str, Any], draft: Mapping[str, Any] | None) -> Twin:
+def make_twin(target: Mapping[str, Any], draft: Mapping[str, Any] | None, *, for_kernels: bool = False) -> Twin:
     """Return the twin of a target's text config and of its draft's config.
 
-    Raises `TwinError` for a target without depth or class.
+    For a GPU's kernels it has the widths that they are compiled for, and bfloat16. Raises `TwinError` for a target
+    without depth or class.
     """
-    shrunk, notes = _shrink_target(target)
+    shrunk, notes = _shrink_target(target, for_kernels)
     layers = shrunk["num_hidden_layers"]
     return Twin(
         target=shrunk,
-        draft=_shrink_draft(draft, target.get("hidden_size")),
+        draft=_shrink_draft(draft, target.get("hidden_size"), for_kernels),
         layers=layers,
         prompts=_prompts(_SEED),
         seed=_SEED,
@@ -113,17 +140,17 @@ def make_twin(target: Mapping[str, Any], draft: Mapping[str, Any] | None) -> Twi
     )
 
 
-def _shrink_target(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _shrink_target(config: Mapping[str, Any], for_kernels: bool) -> tuple[dict[str, Any], list[str]]:
     notes: list[str] = []
-    shrunk = _shrink(config)
+    shrunk = _shrink(config, for_kernels)
     layers = shrunk.get("num_hidden_layers")
     if layers is None:
         raise TwinError(_no_depth(config))
     if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
-        raise TwinError(f"num_hidden_layers must be a whole number of at least 1, and is {layers!r}")
+        raise TwinError(f"num_hidden_layers must be a whole number of at least 1, and is {show(layers)}")
     width = config.get("hidden_size")
     if not isinstance(width, int) or isinstance(width, bool) or width < 1:
-        raise TwinError(f"hidden_size must be a whole number of at least 1, and is {width!r}")
+        raise TwinError(f"hidden_size must be a whole number of at least 1, and is {show(width)}")
     architectures = shrunk.get("architectures")
     if not isinstance(architectures, list) or not architectures or not isinstance(architectures[0], str):
         raise TwinError("architectures must name the model's class, such as [LlamaForCausalLM]")
@@ -164,7 +191,7 @@ def _no_depth(config: Mapping[str, Any]) -> str:
     return f"{missing}: it must be the config.json of a whole decoder-only model"
 
 
-def _shrink_draft(config: Mapping[str, Any] | None, target_hidden: object) -> dict[str, Any]:
+def _shrink_draft(config: Mapping[str, Any] | None, target_hidden: object, for_kernels: bool) -> dict[str, Any]:
     """Shrink a draft's config; a draft that is not as wide as its target stays so."""
     if config is None:
         config = {
@@ -179,45 +206,48 @@ def _shrink_draft(config: Mapping[str, Any] | None, target_hidden: object) -> di
             "draft_vocab_size": VOCABULARY,
             "rms_norm_eps": 1e-6,
         }
-        return _shrink(config)
-    out = _shrink(config)
+        return _shrink(config, for_kernels)
+    out, wide = _shrink(config, for_kernels), (_KERNEL_WIDTHS if for_kernels else _WIDTHS)["hidden_size"]
+    narrow = wide * NARROW // HIDDEN
     if config.get("hidden_size") != target_hidden and isinstance(config.get("hidden_size"), int):
-        out["hidden_size"] = NARROW
+        out["hidden_size"] = narrow
     if isinstance(config.get("target_hidden_size"), int):
-        out["target_hidden_size"] = HIDDEN if config["target_hidden_size"] == target_hidden else NARROW
+        out["target_hidden_size"] = wide if config["target_hidden_size"] == target_hidden else narrow
     return out
 
 
-def _shrink(config: Mapping[str, Any]) -> dict[str, Any]:
+def _shrink(config: Mapping[str, Any], for_kernels: bool) -> dict[str, Any]:
     """Shrink every width that the config names, keep depth, pattern, activation, scaling kinds and flags."""
     out = {key: value for key, value in config.items() if key not in _DROPPED}
-    out.update({key: width for key, width in _WIDTHS.items() if isinstance(out.get(key), int) and out[key]})
-    _shrink_heads(out)
-    _shrink_experts(out)
+    widths = _KERNEL_WIDTHS if for_kernels else _WIDTHS
+    out.update({key: width for key, width in widths.items() if isinstance(out.get(key), int) and out[key]})
+    _shrink_heads(out, LATENT_HEADS if for_kernels and out.get("kv_lora_rank") else HEADS)
+    _shrink_experts(out, for_kernels)
     _shrink_positions(out)
     for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
         if key in out:
             out[key] = None if key == "pad_token_id" else 1
-    out["torch_dtype"] = out["dtype"] = "float32"
+    out["torch_dtype"] = out["dtype"] = "bfloat16" if for_kernels else "float32"
     if out.get("num_nextn_predict_layers"):
         out["num_nextn_predict_layers"] = 0
     return out
 
 
-def _shrink_heads(out: dict[str, Any]) -> None:
+def _shrink_heads(out: dict[str, Any], count: int) -> None:
     heads, shared = out.get("num_attention_heads"), out.get("num_key_value_heads")
     if not isinstance(heads, int):
         return
-    out["num_attention_heads"] = 4
+    out["num_attention_heads"] = count
     if isinstance(shared, int):
-        out["num_key_value_heads"] = 4 if shared == heads else min(shared, 2)
+        out["num_key_value_heads"] = count if shared == heads else min(shared, 2)
 
 
-def _shrink_experts(out: dict[str, Any]) -> None:
+def _shrink_experts(out: dict[str, Any], for_kernels: bool) -> None:
+    """Keep 4 experts, of which 2 at most are used, or all 4 where bfloat16's noise would choose others now and then."""
     for key in _EXPERTS:
         if isinstance(out.get(key), int) and out[key]:
             out[key] = 4
-            out["num_experts_per_tok"] = min(2, out.get("num_experts_per_tok") or 2)
+            out["num_experts_per_tok"] = 4 if for_kernels else min(2, out.get("num_experts_per_tok") or 2)
 
 
 def _shrink_positions(out: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ class Context:
     `layers` and `width` are the twin's depth and hidden size, `real_width` and `real_draft` the hidden sizes that the
     target's and the draft's configs have, `slots` how many taps are claimed, `requests` the token counts of the
     requests, `concatenated` the outputs that the contract promises to be a concatenation, `real_fc` how wide the real
-    draft's `fc` is by its own files.
+    draft's `fc` is by its own files, `dtype` the type that the engine computes in.
     """
 
     layers: int
@@ -25,3 +25,9 @@ class Context:
     concatenated: tuple[str, ...] = ()
     real_draft: int | None = None
     real_fc: tuple[RealWidth, ...] = ()
+    dtype: str = "float32"
+
+    @property
+    def noise(self) -> float:
+        """How far apart two right computations may be, relative, for the type alone; nothing in float32."""
+        return 0.0 if self.dtype == "float32" else 2e-2

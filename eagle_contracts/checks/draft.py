@@ -35,7 +35,7 @@ def check_first_step(promise: Value, observation: Observation, context: Context)
         yield wrong
         return
     slots = list(check_slots(promise.child("slots"), observation, context)) if "slots" in _map(promise) else []
-    yield from slots or _not_handed_over(observation)
+    yield from slots or _not_handed_over(observation, context)
 
 
 def _first_width(promise: Value, observation: Observation, context: Context) -> Mismatch | None:
@@ -59,9 +59,9 @@ def _first_width(promise: Value, observation: Observation, context: Context) -> 
     return None
 
 
-def _not_handed_over(observation: Observation) -> Iterator[Mismatch]:
+def _not_handed_over(observation: Observation, context: Context) -> Iterator[Mismatch]:
     error = observation.data["fc_error"]
-    if error is not None and not error <= OWN_STATES:
+    if error is not None and not error <= max(OWN_STATES, context.noise):
         yield Mismatch(
             diagnosis="other_state",
             sentence=f"fc does not read the states that the draft was handed, nor these after the draft's own norms "
@@ -209,7 +209,7 @@ def check_config(promise: Value, observation: Observation, context: Context) -> 
     ignored += _switched(observation.data)
     if ignored:
         error = observation.data["own_error"]
-        moved = error is not None and error > OWN_STATES
+        moved = error is not None and error > max(OWN_STATES, context.noise)
         more = f"; the target hands over other states than recorded (error {error:.1e})" if moved else ""
         yield Mismatch(diagnosis="config_ignored", sentence=ignored[0] + more, details=tuple(ignored[1:]))
 
@@ -249,7 +249,7 @@ def check_reference(promise: Value, observation: Observation, context: Context) 
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
-    errors = observation.data["reference"]
+    within, errors = max(within, context.noise), observation.data["reference"]
     if errors is None:
         yield _incomparable(observation, context)
         return

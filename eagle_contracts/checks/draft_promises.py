@@ -48,7 +48,7 @@ def _check_within(promise: Value) -> None:
 
 
 def _check_width(width: Value, more: str = "") -> None:
-    if not all(word in FACTORS or word.isdigit() for word in str(width.data).split(" x ")):
+    if not all(word in FACTORS or word.isdecimal() for word in str(width.data).split(" x ")):
         message = f"a width is a product such as slots x target{more}, not {found(width.data)}"
         raise fail(width.position, message)
 

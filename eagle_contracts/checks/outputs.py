@@ -8,6 +8,7 @@ from typing import Any
 from eagle_contracts.checks.context import Context
 from eagle_contracts.observation import Observation
 from eagle_contracts.spec.errors import fail
+from eagle_contracts.spec.flow import found, show
 from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
 
@@ -70,12 +71,12 @@ def product(promise: Value, context: Context) -> tuple[int, str]:
     known = {"slots": context.slots, "target": context.width}
     real = {"slots": context.slots, "target": context.real_width or 0}
     words = str(promise.data).split(" x ")
-    if not all(word in known or word.isdigit() for word in words):
-        raise fail(promise.position, f"a width is a product such as slots x target, not {promise.data!r}")
+    if not all(word in known or word.isdecimal() for word in words):
+        raise fail(promise.position, f"a width is a product such as slots x target, not {found(promise.data)}")
     twin = real_size = 1
     for word in words:
-        twin *= known.get(word, int(word) if word.isdigit() else 1)
-        real_size *= real.get(word, int(word) if word.isdigit() else 1)
+        twin *= known.get(word, int(word) if word.isdecimal() else 1)
+        real_size *= real.get(word, int(word) if word.isdecimal() else 1)
     return twin, f" ({real_size} on the real model)" if context.real_width else ""
 
 
@@ -86,7 +87,7 @@ def _named(promise: Value, observation: Observation) -> Iterator[tuple[str, list
     for key, names in promise.data.items():
         listed = names if isinstance(names, list) else [names]
         if not all(isinstance(name, str) for name in listed):
-            raise fail(promise.at(key), f"expected names such as aux_0, not {names!r}")
+            raise fail(promise.at(key), f"expected names such as aux_0, not {show(names)}")
         yield str(key), listed
 
 

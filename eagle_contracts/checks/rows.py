@@ -8,6 +8,7 @@ from eagle_contracts.checks.context import Context
 from eagle_contracts.checks.slots import refused, unreadable
 from eagle_contracts.observation import Observation
 from eagle_contracts.spec.errors import fail
+from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
 
@@ -15,7 +16,7 @@ from eagle_contracts.verdict import Mismatch
 def check_rows(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if requests are missing, or if a tensor's rows are not its request's tokens."""
     if promise.data != "one_per_token":
-        raise fail(promise.position, f"rows takes one_per_token, not {promise.data!r}")
+        raise fail(promise.position, f"rows takes one_per_token, not {show(promise.data)}")
     if observation.refusal is not None:
         yield refused(observation.refusal)
         return

@@ -13,8 +13,6 @@ from eagle_contracts.spec.model import Value
 from eagle_contracts.taps import CONVENTIONS, Tap, parse_tap, parse_taps
 from eagle_contracts.verdict import Mismatch, SlotEvidence
 
-ENGINE_DTYPE = "float32"
-
 
 def check_slots(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield a mismatch if the engine refused, or if any slot does not hold the tap declared for it.
@@ -28,7 +26,7 @@ def check_slots(promise: Value, observation: Observation, context: Context) -> I
     if promise.data == {}:
         raise fail(promise.position, "slots promises nothing: name taps, such as $trained.taps")
     if is_grouped(promise):
-        yield from _grouped(promise, observation, context.layers)
+        yield from _grouped(promise, observation, context)
         return
     taps = parse_taps(promise, context.layers)
     if not observation.divides:
@@ -62,7 +60,7 @@ def is_grouped(promise: Value) -> bool:
     return isinstance(promise.data, Mapping) and not any(key in CONVENTIONS for key in promise.data)
 
 
-def _grouped(promise: Value, observation: Observation, layers: int) -> Iterator[Mismatch]:
+def _grouped(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
     """Yield what is wrong with a dump's files: unreadable ones first, then each group's states and types."""
     if bad := observation.data.get("unreadable"):
         yield unreadable(bad)
@@ -70,12 +68,13 @@ def _grouped(promise: Value, observation: Observation, layers: int) -> Iterator[
     named: Mapping[str, Any] = observation.data.get("named", {})
     assert isinstance(promise.data, Mapping)
     for group in promise.data:
-        yield from _group(str(group), promise.child(group), named, observation, layers)
+        yield from _group(str(group), promise.child(group), named, observation, context)
 
 
 def _group(
-    group: str, promise: Value, named: Mapping[str, Any], observation: Observation, layers: int
+    group: str, promise: Value, named: Mapping[str, Any], observation: Observation, context: Context
 ) -> Iterator[Mismatch]:
+    layers = context.layers
     many = isinstance(promise.data, Mapping) and any(isinstance(part, list) for part in promise.data.values())
     taps = parse_taps(promise, layers) if many else (parse_tap(promise, layers),)
     wanted = [f"{group}_{n}" for n in range(len(taps))] if many else [group]
@@ -94,11 +93,11 @@ def _group(
     seen = [slot_from_json(named[name]) for name in names]
     yield from _held(taps, names, seen, layers, promise)
     types = {name: observation.data["dtypes"][name] for name in wanted}
-    if other := {name: kind for name, kind in types.items() if kind != ENGINE_DTYPE}:
+    if other := {name: kind for name, kind in types.items() if kind != context.dtype}:
         listed = ", ".join(f"{name}.pt is {kind}" for name, kind in other.items())
         yield Mismatch(
             diagnosis="wrong_dtype",
-            sentence=f"{listed} where the engine's stream is {ENGINE_DTYPE}: precision is lost here",
+            sentence=f"{listed} where the engine's stream is {context.dtype}: precision is lost here",
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from eagle_contracts.checks.context import Context
 from eagle_contracts.observation import Observation
 from eagle_contracts.spec.errors import fail, suggest
+from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
 
@@ -23,7 +24,7 @@ def check_unchanged_by(promise: Value, observation: Observation, context: Contex
         raise fail(promise.position, "unchanged_by promises nothing", f"variants: {', '.join(VARIANTS)}")
     for index, name in enumerate(names):
         if name not in VARIANTS:
-            raise fail(promise.at(index), f"nothing is called {name!r}", suggest(str(name), VARIANTS, "variants"))
+            raise fail(promise.at(index), f"there is no variant {show(name)}", suggest(str(name), VARIANTS, "variants"))
         runs = observation.data["variants"].get(name)
         if runs is None:
             raise fail(promise.at(index), f"{name} needs an input that was made in that way, such as a dump")

@@ -69,9 +69,14 @@ class Head:
         if len(self._followed) < FEWEST:
             return None
         logits = normed[self._followed] @ self._weight.T
+        if not bool(torch.isfinite(logits).all()):
+            return None
         right = logits.gather(1, self._following[:, None])
         is_rival = self._rivals[None, :] != self._following[:, None]
-        ahead = ((logits[:, self._rivals] > right) & is_rival).sum(1) / is_rival.sum(1).clamp_min(1)
+        rivals = logits[:, self._rivals]
+        # A rival that ties counts half: states of which all logits are equal predict nothing.
+        before = ((rivals > right) & is_rival).sum(1) + ((rivals == right) & is_rival).sum(1) / 2
+        ahead = before / is_rival.sum(1).clamp_min(1)
         return Prediction(rank=float(ahead.median()), tokens=len(self._followed), rivals=len(self._rivals))
 
 
@@ -121,7 +126,8 @@ class Finals:
         if found is None:
             return told
         evidence = (*told.evidence, f"through lm_head {found.words}; chance is 50%")
-        if not found.good:
+        # A tied head predicts the embedding of the next token as well as any last state does.
+        if not found.good or self._of.head is self._of.embedding:
             return replace(told, evidence=evidence)
         if told.answer == "other":
             sentence = "before the final norm: the last state, or one of the last"

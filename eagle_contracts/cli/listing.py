@@ -8,8 +8,9 @@ from pathlib import Path
 
 from eagle_contracts.cli import FAILED, OK
 from eagle_contracts.cli.interpreters import Interpreters
-from eagle_contracts.cli.project import Selection, once, planner_of, select
+from eagle_contracts.cli.project import Selection, planner_of, select
 from eagle_contracts.cli.words import JSON_HELP, Parser, complain, issue_json, say_json, table
+from eagle_contracts.inspection import once
 from eagle_contracts.plan import Case
 from eagle_contracts.spec.errors import SpecError, SpecIssue, in_order
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from eagle_contracts.catalog import PIPELINES, SUFFIXES, Catalog, spec_files
-from eagle_contracts.checks import CHECKS
 from eagle_contracts.cli import USAGE
 from eagle_contracts.cli.words import Complaint
 from eagle_contracts.plan import Case, Planner
 from eagle_contracts.project import contracts_paths, project_root
-from eagle_contracts.spec.errors import SpecError, SpecIssue, suggest
-from eagle_contracts.spec.model import Contract, Value
+from eagle_contracts.spec.errors import SpecError, suggest
+from eagle_contracts.spec.model import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,38 +61,6 @@ def planner_of(catalog: Catalog, file: Path, labels: Mapping[str, str], override
     """Return the planner of a contract file's pipeline."""
     pipeline = catalog.pipeline_beside(file)
     return Planner(pipeline=pipeline, labels=labels, overrides=overrides, siblings=catalog.siblings(pipeline.folder))
-
-
-def planned_in_parts(planner: Planner, contract: Contract) -> tuple[list[Case], list[SpecIssue]]:
-    """Return a contract's cases and every mistake that planning finds.
-
-    The planner stops at the first mistake. So promises are looked up, and each control is planned, once more.
-    """
-    try:
-        return planner.cases(contract), []
-    except SpecError as error:
-        issues = list(error.issues)
-    issues += [
-        SpecIssue(
-            position=one.position,
-            message=f"no expectation is called {one.kind!r}",
-            hint=suggest(one.kind, list(CHECKS), "expectations"),
-        )
-        for one in contract.expect
-        if one.kind not in CHECKS
-    ]
-    parts = [replace(contract, expect=(), must_catch=(one,)) for one in contract.must_catch]
-    for part in parts:
-        try:
-            planner.cases(part)
-        except SpecError as error:
-            issues += error.issues
-    return [], once(issues)
-
-
-def once(issues: Iterable[SpecIssue]) -> list[SpecIssue]:
-    """Return each issue once: several cases can meet the same one."""
-    return list({(issue.position.full, issue.message): issue for issue in issues}.values())
 
 
 def is_pipeline(file: Path) -> bool:

@@ -6,17 +6,17 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from eagle_contracts.catalog import Catalog
 from eagle_contracts.checks.draft import unlike_real
 from eagle_contracts.cli import FAILED, OK
-from eagle_contracts.cli.project import Selection, is_pipeline, once, planned_in_parts, planner_of, select
+from eagle_contracts.cli.project import Selection, is_pipeline, planner_of, select
 from eagle_contracts.cli.words import JSON_HELP, Parser, issue_json, say_json
-from eagle_contracts.plan import Case, break_of, parameters, widths_of
-from eagle_contracts.promises import promise_issues
+from eagle_contracts.inspection import contract_issues, once
+from eagle_contracts.plan import Case, widths_of
 from eagle_contracts.spec.errors import SpecError, SpecIssue, in_order
-from eagle_contracts.spec.model import Contract, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.taps import parse_taps
-from eagle_contracts.targets import real_fc_of, twin_of
+from eagle_contracts.targets import real_fc_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,68 +41,33 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _mistakes(selection: Selection) -> Iterator[SpecIssue]:
-    layers: dict[Path, int | None] = {}
     for file in selection.files:
         try:
-            pipeline = selection.catalog.pipeline_beside(file)
-            if pipeline.folder not in layers:
-                depth, found = _pipeline(pipeline)
-                layers[pipeline.folder] = depth
-                yield from found
-            if file.name != pipeline.document.path.name:
-                planner = planner_of(selection.catalog, file, {})
-                contract = selection.catalog.contract(file)
-                cases, issues = planned_in_parts(planner, contract)
-                yield from issues
-                yield from _values(contract, pipeline, cases, layers[pipeline.folder])
+            if is_pipeline(file):
+                selection.catalog.pipeline_beside(file)
+            else:
+                yield from _of_contract(selection.catalog, file)
         except SpecError as error:
             yield from error.issues
 
 
-def _pipeline(pipeline: Pipeline) -> tuple[int | None, list[SpecIssue]]:
-    """Return the target's depth, if a twin can be made, and what is wrong with the configs and the claim."""
-    try:
-        layers = twin_of(pipeline).layers
-    except SpecError as error:
-        return None, list(error.issues)
-    issues: list[SpecIssue] = []
-    for environment in (None, *pipeline.environments.values()):
-        claim = environment.set.get("trained.taps") if environment else pipeline.trained.get("taps")
-        if claim is None:
-            continue
-        try:
-            parse_taps(resolve(claim, Scope(pipeline=pipeline, environment=environment)), layers)
-        except SpecError as error:
-            issues += error.issues
-    return layers, issues
+def _of_contract(catalog: Catalog, file: Path) -> Sequence[SpecIssue]:
+    contract, pipeline = catalog.contract(file), catalog.pipeline_beside(file)
+    planner, twin = planner_of(catalog, file, {}), catalog.twin(pipeline)
+    issues = contract_issues(contract, planner.cases, twin, {})
+    return issues or [issue for case in planner.cases(contract) for issue in _real_widths(case, twin.layers)]
 
 
-def _values(contract: Contract, pipeline: Pipeline, cases: Sequence[Case], layers: int | None) -> Iterator[SpecIssue]:
-    """Yield what is wrong with the values that the cases come to."""
-    for case in cases:
-        scope = Scope(pipeline=pipeline, environment=case.environment)
-        try:
-            parameters(case, {})
-            break_of(case)
-            if layers is None or case.is_control:
-                continue
-            for one in case.expectations:
-                promise = resolve(one.value, scope)
-                yield from promise_issues(one.kind, promise, layers)
-                if one.kind == "fc_in":
-                    yield from _real_widths(promise, scope, layers)
-        except SpecError as error:
-            yield from error.issues
-
-
-def _real_widths(promise: Value, scope: Scope, layers: int) -> Iterator[SpecIssue]:
-    """Yield what the real draft's files say against a promise of how wide `fc` reads."""
-    claim = scope.pipeline.trained.get("taps")
-    if claim is not None:
-        slots = len(parse_taps(resolve(claim, scope), layers))
-        unlike = unlike_real(promise, slots, widths_of(scope.pipeline), real_fc_of(scope.pipeline))
-        if unlike is not None:
-            yield SpecIssue(position=promise.position, message=unlike[1])
+def _real_widths(case: Case, layers: int) -> Iterator[SpecIssue]:
+    """Yield what the real draft's files say against a promise of how wide `fc` reads: a run calls that a violation."""
+    scope = Scope(pipeline=case.pipeline, environment=case.environment)
+    claim = case.pipeline.trained.get("taps")
+    for one in case.expectations if claim is not None and not case.is_control else ():
+        if one.kind == "fc_in" and claim is not None:
+            promise, slots = resolve(one.value, scope), len(parse_taps(resolve(claim, scope), layers))
+            unlike = unlike_real(promise, slots, widths_of(case.pipeline), real_fc_of(case.pipeline))
+            if unlike is not None:
+                yield SpecIssue(position=promise.position, message=unlike[1])
 
 
 def _counts(selection: Selection) -> tuple[int, int]:

@@ -23,6 +23,14 @@ from eagle_contracts.spec.model import (
 from eagle_contracts.spec.pipelines import declares_final
 
 _VERBS: Final = ("shift", "swap", "drop")
+_LEFT_OUT: Final = "a contract that never runs looks like a green one: use a mark of your own, and -m 'not MARK'"
+_HIDING: Final = {
+    "skip": _LEFT_OUT,
+    "skipif": _LEFT_OUT,
+    "xfail": "a violation that is expected is written known_violation: {as: ..., engine: ..., link: ...}",
+    "contract": "every item of a contract has it already",
+    "control": "the items of must_catch have it already, and no others",
+}
 
 
 def check_contract(document: Document, pipeline: Pipeline) -> Iterator[SpecIssue]:
@@ -31,7 +39,8 @@ def check_contract(document: Document, pipeline: Pipeline) -> Iterator[SpecIssue
     yield from check_references(document, ("with",), known)
     yield from check_references(document, ("expect",), known)
     yield from _check_names(document, pipeline, ("in",))
-    yield from _check_known_violation(document)
+    yield from _check_known_violation(document, pipeline)
+    yield from _check_marks(document)
     controls = pick(document.data, ("must_catch",))
     for index in range(len(controls) if isinstance(controls, list) else 0):
         yield from check_references(document, ("must_catch", index, "break"), known)
@@ -51,7 +60,7 @@ def build_contract(document: Document) -> Contract:
         run=data["run"],
         run_position=document.at("run"),
         in_=tuple(name for name, _ in names_at(document, "in")),
-        in_position=document.at("in") if "in" in data else document.at(),
+        in_position=document.at("in") if "in" in data else document.key_at("with", "from"),
         with_={key: value_at(document, "with", key) for key in data.get("with", {})},
         expect=tuple(_expectation(document, index) for index in range(len(data["expect"]))),
         must_catch=tuple(_control(document, index) for index in range(len(data.get("must_catch", [])))),
@@ -70,15 +79,28 @@ def _known_violation(document: Document) -> KnownViolation:
     )
 
 
-def _check_known_violation(document: Document) -> Iterator[SpecIssue]:
+def _check_known_violation(document: Document, pipeline: Pipeline) -> Iterator[SpecIssue]:
     engine = pick(document.data, ("known_violation", "engine"))
-    if not isinstance(engine, str):
+    if not isinstance(engine, str) or not engine:
         return
+    position = document.at("known_violation", "engine")
     try:
-        Requirement.parse(engine)
+        name = Requirement.parse(engine).name
     except ValueError as error:
         hint = "write the engine and its versions, such as sglang==0.5.23 or sglang>=0.5.13"
-        yield SpecIssue(position=document.at("known_violation", "engine"), message=str(error), hint=hint)
+        yield SpecIssue(position=position, message=str(error), hint=hint)
+        return
+    engines = list(dict.fromkeys(e.engine.name for e in pipeline.environments.values() if e.engine is not None))
+    if name not in engines:
+        message = f"no environment of {pipeline.document.shown} has the engine '{clip(name)}'"
+        yield SpecIssue(position=position, message=message, hint=suggest(name, engines, "engines"))
+
+
+def _check_marks(document: Document) -> Iterator[SpecIssue]:
+    """Yield the marks that would hide what a contract says, or that another word is for."""
+    for mark, position in names_at(document, "marks"):
+        if mark in _HIDING:
+            yield SpecIssue(position=position, message=f"the mark '{mark}' cannot stand here", hint=_HIDING[mark])
 
 
 def _check_names(document: Document, pipeline: Pipeline, path: tuple[str | int, ...]) -> Iterator[SpecIssue]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from eagle_contracts.spec.position import Position as Position
 Path_ = tuple[str | int, ...]
 Mark = tuple[int, int]
 MAX_BYTES = 1 << 20
+EMPTY = "write `spec: 1` and the other keys"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +57,13 @@ def make_position(shown: str, lines: tuple[str, ...], mark: Mark, origin: str | 
     return Position(path=shown, line=mark[0], column=mark[1], origin=origin, text=text)
 
 
-def load_yaml(path: Path, shown: str | None = None) -> Document:
-    """Read a YAML 1.2 file; raises SpecError with positions for anything that is not plain data."""
+def load_yaml(path: Path, shown: str | None = None, *, empty: str = EMPTY) -> Document:
+    """Read a YAML 1.2 file; raises SpecError with positions for anything that is not plain data.
+
+    `empty` is the hint where the file holds nothing.
+    """
     shown = shown or str(path)
-    return parse_yaml(_read(path, shown), path=path, shown=shown)
+    return parse_yaml(_read(path, shown), path=path, shown=shown, empty=empty)
 
 
 def load_json(path: Path, shown: str | None = None) -> Document:
@@ -73,13 +78,19 @@ def load_json(path: Path, shown: str | None = None) -> Document:
 
 
 def parse_yaml(
-    text: str, *, path: Path, shown: str, origin: str | None = None, lines: tuple[str, ...] | None = None
+    text: str,
+    *,
+    path: Path,
+    shown: str,
+    origin: str | None = None,
+    lines: tuple[str, ...] | None = None,
+    empty: str = EMPTY,
 ) -> Document:
     """Read YAML text; `lines` is what messages show, if it is not the text itself."""
     from eagle_contracts.spec.yaml_tree import parse
 
     shown_lines = split_lines(text) if lines is None else lines
-    data, values, keys = parse(text, shown, shown_lines, origin)
+    data, values, keys = parse(text, shown, shown_lines, origin, empty)
     return Document(path=path, shown=shown, data=data, origin=origin, lines=shown_lines, values=values, keys=keys)
 
 
@@ -88,9 +99,16 @@ def split_lines(text: str) -> tuple[str, ...]:
     return tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
 
+def _kind(path: Path) -> str:
+    return "a folder" if path.is_dir() else "a pipe, a socket or a device"
+
+
 def _read(path: Path, shown: str) -> str:
     start = Position(path=shown, line=1, column=1)
     try:
+        # A pipe without a writer would never end, and a device never run out.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise fail(start, f"is {_kind(path)}, not a file")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:

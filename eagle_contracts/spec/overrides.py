@@ -47,7 +47,9 @@ def _parse(text: str) -> tuple[str, Value]:
         raise fail(_start(text, origin), "has no value", f"write {key}=VALUE")
     # Blanks in place of the key keep the columns right.
     padded = " " * (len(key) + 1) + body
-    document = parse_yaml(padded, path=Path(OPTION), shown=OPTION, origin=origin, lines=(text,))
+    document = parse_yaml(
+        padded, path=Path(OPTION), shown=OPTION, origin=origin, lines=(text,), empty=f"write {key}=VALUE"
+    )
     issues = list(check_references(document, (), SETTABLE))
     if issues:
         raise SpecError(issues)

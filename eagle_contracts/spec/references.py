@@ -67,7 +67,7 @@ def _lookup(ref: Ref, scope: Scope, trail: tuple[str, ...]) -> Value:
         raise fail(ref.position, f"the reference '{ref}' names nothing", suggest(ref.name, SETTABLE, "names"))
     result = _resolve(_written(ref, scope), scope, (*trail, ref.name))
     if ref.name == "draft.layer_ids":
-        _check_ids(result)
+        check_ids(result)
     return result
 
 
@@ -96,22 +96,25 @@ def _written(ref: Ref, scope: Scope) -> Value:
 def _draft_ids(ref: Ref, scope: Scope) -> Value:
     pipeline = scope.pipeline
     if pipeline.draft_config is None:
-        raise fail(ref.position, "no draft.layer_ids: the pipeline names no draft config", _ids_advice(scope))
+        raise fail(ref.position, "no draft.layer_ids: the pipeline names no draft config", _ids_advice(scope, ""))
     document = pipeline.draft_document or load_json(pipeline.draft_config)
     places = [path for path in (("eagle_config", IDS), (IDS,)) if _has(document.data, path)]
     if not places:
-        raise fail(ref.position, f"no draft.layer_ids: {document.shown} has no {IDS}", _ids_advice(scope))
+        raise fail(
+            ref.position, f"no draft.layer_ids: {document.shown} has no {IDS}", _ids_advice(scope, document.shown)
+        )
     values = [value_at(document, *path) for path in places]
     if len(values) == 2 and values[0].data != values[1].data:
         raise SpecError([_disagreement(document, places[0], values)])
     return values[0]
 
 
-def _ids_advice(scope: Scope) -> str:
+def _ids_advice(scope: Scope, config: str) -> str:
     example = "set: {draft.layer_ids: [...]}"
+    inside = f"write {IDS} in the eagle_config of {config}, or " if config else "write "
     if scope.environment is None:
-        return f"write {example} in an environment, or give --contracts-set draft.layer_ids=[...]"
-    return f"write {example} in {scope.environment.name} ({scope.environment.position})"
+        return f"{inside}{example} in an environment, or give --contracts-set draft.layer_ids=[...]"
+    return f"{inside}{example} in {scope.environment.name} ({scope.environment.position})"
 
 
 def _disagreement(document: Document, path: tuple[str, ...], values: list[Value]) -> SpecIssue:
@@ -129,11 +132,12 @@ def _has(data: object, path: tuple[str, ...]) -> bool:
     return True
 
 
-def _check_ids(value: Value) -> None:
+def check_ids(value: Value, name: str = "draft.layer_ids") -> None:
+    """Raise SpecError unless a value is a list of whole numbers, which is what engines take for ids."""
     data = value.data
     if not isinstance(data, list):
-        message = f"draft.layer_ids must be a list of whole numbers, not {found(data)}"
+        message = f"{name} must be a list of whole numbers, not {found(data)}"
         raise fail(value.position, message, "write what the engine's config gets, such as [2, 30, 58]")
     for index, item in enumerate(data):
         if not isinstance(item, int) or isinstance(item, bool):
-            raise fail(value.at(index), f"draft.layer_ids must be a list of whole numbers, not {found(item)}")
+            raise fail(value.at(index), f"{name} must be a list of whole numbers, not {found(item)}")

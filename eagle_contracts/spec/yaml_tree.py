@@ -35,11 +35,14 @@ class _Node:
 
 
 def parse(
-    text: str, shown: str, lines: tuple[str, ...], origin: str | None = None
+    text: str, shown: str, lines: tuple[str, ...], origin: str | None = None, empty: str | None = None
 ) -> tuple[object, dict[Path_, Mark], dict[Path_, Mark]]:
-    """Return the data, the marks of its values and the marks of its keys; raises SpecError with all mistakes."""
+    """Return the data, the marks of its values and the marks of its keys; raises SpecError with all mistakes.
+
+    `empty` is what to do about a text without data.
+    """
     composer = _Composer(text, shown, lines, origin)
-    root = composer.compose()
+    root = composer.compose(empty)
     builder = _Builder(composer)
     data = builder.build(root, (), 0)
     issues = composer.issues + builder.issues
@@ -60,11 +63,11 @@ class _Composer:
         self._root: _Node | None = None
         self._documents = 0
 
-    def compose(self) -> _Node:
+    def compose(self, empty: str | None) -> _Node:
         for event in self._events():
             self._take(event)
         if self._root is None or (self._root.plain and not self._root.text):
-            raise fail(self.position((1, 1)), "is empty", "write `spec: 1` and the other keys")
+            raise fail(self.position((1, 1)), "is empty", empty)
         return self._root
 
     def position(self, mark: Mark) -> Position:
@@ -74,8 +77,9 @@ class _Composer:
         try:
             yield from yaml.parse(self._text, Loader=_LOADER)
         except yaml.reader.ReaderError as error:
-            mark = self._mark_at(error.position)
+            # The position is counted in bytes by one of PyYAML's two readers, and in characters by the other.
             code = error.character if isinstance(error.character, int) else ord(error.character[:1])
+            mark = self._mark_at(max(0, self._text.find(chr(code))))
             raise fail(self.position(mark), f"the character U+{code:04X} is not allowed in YAML") from None
         except yaml.MarkedYAMLError as error:
             raise self._syntax(error) from None

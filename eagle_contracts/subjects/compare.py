@@ -23,6 +23,7 @@ SUBJECT = Subject(
     promises=("same",),
     request=request,
     reads=True,
+    sources=("train", "serve"),
 )
 
 

@@ -28,6 +28,10 @@ class Read(NamedTuple):
     positions: list[int]
 
 
+def _in_float32(weights: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: t.float() if t.is_floating_point() else t for name, t in weights.items()}
+
+
 class Reference:
     """A draft's checkpoint, and what serving takes from the target instead of the draft's own.
 
@@ -39,8 +43,8 @@ class Reference:
         from safetensors.torch import load_file
 
         self.config = config
-        self.weights = load_file(draft / draft_weights.WEIGHTS)
-        given = load_file(target / "model.safetensors")
+        self.weights = _in_float32(load_file(draft / draft_weights.WEIGHTS))
+        given = _in_float32(load_file(target / "model.safetensors"))
         own = config.get("target_hidden_size") not in (None, config["hidden_size"])
         self.embedding = self.weights["embed_tokens.weight"] if own else given["model.embed_tokens.weight"]
         head = self.weights["lm_head.weight"]

@@ -14,7 +14,8 @@ from eagle_contracts.subjects import draft_reference
 
 SWITCHES = ("norm_before_residual", "norm_output")
 """Keys that change what a step computes and no tensor's shape, so that an engine can ignore one without a word."""
-NEAR = 1e-4
+NEAR, REDUCED_NEAR = 1e-4, 2e-2
+"""How far an engine may be from a plain step that computes the same, in float32 and in fewer bits."""
 
 
 class Steps:
@@ -27,6 +28,7 @@ class Steps:
     def __init__(self, worker: Any, fed: Any, prompts: list[list[int]], params: Mapping[str, Any]) -> None:
         self._worker, self._fed, self._prompts, self._params = worker, fed, prompts, params
         self._records = worker.records
+        self._near = NEAR if "float32" in str(self._records[0]["read"].dtype) else REDUCED_NEAR
         self._reference = self._plain({})
         self.slots, self._fc_error = self._read()
 
@@ -60,7 +62,7 @@ class Steps:
         if self._fed.shape != read.shape:
             return read, None
         error = row_error(read.float(), self._reference.before_fc(self._fed.float()))
-        return (self._fed if error <= NEAR else read), error
+        return (self._fed if error <= self._near else read), error
 
     def _span(self, number: int) -> slice:
         start = sum(map(len, self._prompts[:number]))
@@ -117,12 +119,12 @@ class Steps:
     def _behaves(self, reference: list[dict[str, float]]) -> dict[str, bool] | None:
         """Return the switches with which a plain step gives the engine's numbers; None if it does with none."""
         trained = {name: bool(self._params["trained"].get(name)) for name in SWITCHES}
-        if _worst(reference) <= NEAR:
+        if _worst(reference) <= self._near:
             return trained
         for values in itertools.product((False, True), repeat=len(SWITCHES)):
             switches = dict(zip(SWITCHES, values, strict=True))
             found = None if switches == trained else self._compared(self._plain(switches))
-            if found is not None and _worst(found) <= NEAR:
+            if found is not None and _worst(found) <= self._near:
                 return switches
         return None
 

@@ -27,9 +27,13 @@ def write(folder: Path, config: Mapping[str, Any], trained: Mapping[str, Any], s
     """
     from safetensors.torch import save_file
 
+    from eagle_contracts.subjects.twin_weights import config_dtype
+
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
-    save_file(_tensors(trained, slots, seed), folder / WEIGHTS, metadata={"format": "pt"})
+    dtype = config_dtype(folder)
+    weights = {n: t.to(dtype) if t.is_floating_point() else t for n, t in _tensors(trained, slots, seed).items()}
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def _tensors(config: Mapping[str, Any], slots: int, seed: int) -> dict[str, Any]:

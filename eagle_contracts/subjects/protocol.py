@@ -26,16 +26,19 @@ class Subject:
     """An adapter: the engine it runs, its parameters, and the functions that a worker calls for it.
 
     `parameters` maps each key that `with` must have to a sentence, `optional` those that it may have; `reads` says that
-    it takes other contracts' observations by `from`. `prepare`, `gate` and `observe` are `module:function` names, each
-    taking and returning plain JSON: `prepare` imports the engine once in a worker, `gate` must agree with the reference
-    on a twin before any verdict (None: nothing to agree on), `observe` runs in a forked child and may leave tensors in
-    the folder `out`. The module is sent to the worker as source with its whole package, so it imports its engine inside
-    functions. `promises` names the expectations that its observations can be held against; empty: every one.
+    it takes other contracts' observations by `from`, and `sources` under which names, if it needs certain ones.
+    `prepare`, `gate` and `observe` are `module:function` names, each taking and returning plain JSON: `prepare` imports
+    the engine once in a worker, `gate` must agree with the reference on a twin before any verdict (None: nothing to
+    agree on), `observe` runs in a forked child and may leave tensors in the folder `out`. The module is sent to the
+    worker as source with its whole package, so it imports its engine inside functions. `promises` names the
+    expectations that its observations can be held against; empty: every one.
 
     In pytest's process, `request` turns the resolved parameters, the twin and the pipeline's folder into what `observe`
     is given; `baseline` makes the same from the twin alone (where the engine refuses that too, it does not refuse the
     parameters); `prepare_params` adds to what `prepare` is given. `remedy` names the parameter that a failing contract
-    is advised on, and the key a user writes it under; None for a subject without advice.
+    is advised on, and the key a user writes it under; None for a subject without advice. `on_device` says that it runs
+    where `--contracts-device` says: on a GPU `prepare` is told the `device`, and each observation has a process of its
+    own, in which `prepare` is called again. Other subjects run on the CPU, and see no GPU.
     """
 
     name: str
@@ -51,6 +54,8 @@ class Subject:
     reads: bool = False
     promises: tuple[str, ...] = ()
     optional: Mapping[str, str] = field(default_factory=dict)
+    on_device: bool = False
+    sources: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:

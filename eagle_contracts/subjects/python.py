@@ -39,12 +39,39 @@ def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise fail(value.position, f"the stage {file} cannot be read: {why}") from error
     shown = str(Path(value.position.path).parent / file)
+    _check_stage(text, name, shown, value.position)
     return {
         "call": str(value.data),
         "stage": {"text": text, "file": file, "shown": shown, "function": name},
         "stage_folder": str(path.parent),
         "beside": content_digest(path.parent),
     }
+
+
+def _check_stage(text: str, name: str, shown: str, position: Any) -> None:
+    """Refuse a stage's file that is no Python, or that nowhere names the function; nothing of it is run."""
+    import ast
+
+    from eagle_contracts.spec.errors import fail, suggest
+
+    try:
+        nodes = list(ast.walk(ast.parse(text, shown)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        place, why = getattr(error, "lineno", None) or 1, getattr(error, "msg", None) or str(error)
+        raise fail(position, f"the stage is not Python: {why}", f"at {shown}:{place}") from error
+    named = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    imported = {
+        alias.asname or alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    known = named | stored | imported
+    if name not in known and "*" not in known and "__getattr__" not in known:
+        public = sorted(each for each in named if not each.startswith("_"))
+        raise fail(
+            position,
+            f"{Path(shown).parent.name}/{Path(shown).name} has no '{name}'",
+            suggest(name, public, "functions there"),
+        )
 
 
 def prepare_params(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,8 +22,10 @@ PARAMETERS: Mapping[str, str] = {
 
 def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
     """Return the draft's config with the ids where SGLang reads them; runs in pytest's process."""
+    from eagle_contracts.spec.references import check_ids
     from eagle_contracts.twin import with_layer_ids
 
+    check_ids(given["layer_ids"], "layer_ids")
     return {"draft": with_layer_ids(twin.draft, given["layer_ids"].data)}
 
 
@@ -43,6 +45,7 @@ SUBJECT = Subject(
     observe=f"{__name__}:observe",
     promises=("slots",),
     request=request,
+    on_device=True,
     baseline=baseline,
     remedy=("layer_ids", "draft.layer_ids"),
 )

@@ -15,7 +15,8 @@ from typing import Any
 
 from eagle_contracts.workers import standins
 
-PLATFORM = "eagle_contracts_cpu"
+PLATFORM = "eagle_contracts_reference"
+_CHOSEN: dict[str, str] = {}
 
 
 class _PlatformDistribution(importlib.metadata.Distribution):
@@ -45,7 +46,14 @@ class _PlatformFinder(importlib.abc.MetaPathFinder):
 
 def activate() -> str:
     """Name the platform class, as SGLang 0.5.23's `srt/platforms` asks an entry point to."""
-    return "eagle_contracts.subjects.sglang_cpu_platform.ReferenceCpu"
+    return _CHOSEN["class"]
+
+
+def announce_platform(name: str) -> None:
+    """Let SGLang find a platform class of ours by its entry points, and take it."""
+    _CHOSEN["class"] = name
+    os.environ["SGLANG_PLATFORM"] = PLATFORM
+    sys.meta_path.append(_PlatformFinder())
 
 
 def has_platform_plugins() -> bool:
@@ -70,8 +78,7 @@ def before_import() -> tuple[str, ...]:
     _ask_transformers_first()
     if has_platform_plugins():
         os.environ.pop("SGLANG_USE_CPU_ENGINE", None)
-        os.environ["SGLANG_PLATFORM"] = PLATFORM
-        sys.meta_path.append(_PlatformFinder())
+        announce_platform("eagle_contracts.subjects.sglang_cpu_platform.ReferenceCpu")
         return standins.install(["torchvision"])
     os.environ["SGLANG_USE_CPU_ENGINE"] = "1"
     return standins.install(["torchvision", "sgl_kernel"], absent=["sgl_kernel.scalar_type"])

@@ -29,8 +29,15 @@ HEAD = 0.5
 
 def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
     """Return the draft's config as the contract has it, and as its weights were trained; in pytest's process."""
+    from eagle_contracts.spec.errors import fail
+    from eagle_contracts.spec.references import check_ids
     from eagle_contracts.twin import with_layer_ids_in_place
 
+    for key in ("layer_ids", "slots"):
+        if key in given:
+            check_ids(given[key], key)
+    if "config" in given and not isinstance(given["config"].data, Mapping):
+        raise fail(given["config"].position, "config is a map of what the draft's config.json is to hold instead")
     trained = _plain_rope(twin.draft)
     _check(trained, given["layer_ids"].position)
     if trained.get("draft_vocab_size"):
@@ -100,7 +107,9 @@ SUBJECT = Subject(
     observe=f"{__name__}:observe",
     promises=("first_step", "later_steps", "fc_in", "pairing", "config", "reference"),
     request=request,
+    on_device=True,
     reads=True,
+    sources=("states",),
 )
 
 

@@ -19,24 +19,29 @@ class StopBeforeVerify(Exception):
     """The draft has drafted; what follows is the target's verification."""
 
 
-def install() -> None:
-    """Put everything in place; raises `LookupError` where this version has none of the places."""
+def install(*, reference: bool) -> None:
+    """Put everything in place; raises `LookupError` where this version has none of the places.
+
+    Without `reference` the engine's own attention and kernels stay, and only verification is stopped.
+    """
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     backend = _backend_class()
-    hooks = {
+    stop = {_VERIFY: (_stop, HookType.REPLACE)}
+    plain = {
         _KERNELS: (_draft_cache_locs, HookType.REPLACE),
         _POOL: (_assign_pool, HookType.REPLACE),
-        _VERIFY: (_stop, HookType.REPLACE),
         f"{_FACTORY}.create_decode_backend": (_steps_of(backend), HookType.REPLACE),
         f"{_FACTORY}.create_draft_extend_backend": (_keep_own_backend, HookType.REPLACE),
     }
+    hooks = {**stop, **plain} if reference else stop
     for place, (hook, kind) in hooks.items():
         HookRegistry.register(place, hook, kind)
     HookRegistry.apply_hooks()
     _assert_applied(hooks)
-    _register(backend)
-    _without_device_waits()
+    if reference:
+        _register(backend)
+        _without_device_waits()
 
 
 def _assert_applied(hooks: Any) -> None:
@@ -74,7 +79,7 @@ def _draft_cache_locs(
 
     if positions is not None or mrope is not None:
         raise NotImplementedError("positions are written by the kernel on a GPU only")
-    columns = seq_lens.long().view(-1, 1) + torch.arange(topk * num_cols)
+    columns = seq_lens.long().view(-1, 1) + torch.arange(topk * num_cols, device=seq_lens.device)
     out_cache_loc.copy_(torch.gather(req_to_token[req_pool_indices.long()], 1, columns).reshape(-1))
 
 

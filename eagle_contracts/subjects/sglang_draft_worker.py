@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eagle_contracts.subjects import sglang_draft_cpu, sglang_engine
+from eagle_contracts.subjects import sglang_device, sglang_draft_cpu, sglang_engine
 
 Replace = Callable[[Any], Any]
 """Takes what the target hands over, [tokens, width], and returns what the draft is to be given instead."""
@@ -19,10 +19,11 @@ class DraftWorker:
     """A target's worker with its draft's, ready for one batch."""
 
     def __init__(self, target: Path, draft: Path, architecture: str) -> None:
-        sglang_draft_cpu.install()
+        sglang_draft_cpu.install(reference=sglang_device.is_reference())
         self.records: list[dict[str, Any]] = []
         self.sampled: list[int] = []
-        arguments = sglang_engine.server_args(target, draft, sglang_draft_cpu.BACKEND, 2048)
+        attention = sglang_draft_cpu.BACKEND if sglang_device.is_reference() else None
+        arguments = sglang_engine.server_args(target, draft, attention)
         self.target, self.worker = sglang_engine.step("building the target and the draft", lambda: _workers(arguments))
         self.draft = self.worker.draft_worker
         sglang_engine.assert_class(self.target.model_runner.model, architecture)
@@ -81,11 +82,13 @@ class DraftWorker:
 
     def _hand_over(self, replace: Replace) -> None:
         """Stand between the target's forward pass and the draft's first step."""
-        serve = self.target.forward_batch_generation
+        serve, runner = self.target.forward_batch_generation, self.target.model_runner
 
         def forward(*args: Any, **named: Any) -> Any:
             result = serve(*args, **named)
-            result.logits_output.hidden_states = replace(result.logits_output.hidden_states)
+            own = result.logits_output.hidden_states
+            given = replace(None if own is None else own.cpu())
+            result.logits_output.hidden_states = None if given is None else given.to(runner.device, runner.dtype)
             return result
 
         self.target.forward_batch_generation = forward
@@ -95,7 +98,7 @@ class DraftWorker:
         runner = self.draft.draft_runner
         forward = runner.forward
         fc: list[Any] = []
-        self.model.model.fc.register_forward_pre_hook(lambda module, args: fc.append(args[0].detach().clone()))
+        self.model.model.fc.register_forward_pre_hook(lambda module, args: fc.append(_copied(args[0])))
 
         def watched(batch: Any, *args: Any, **named: Any) -> Any:
             fc.clear()
@@ -103,7 +106,7 @@ class DraftWorker:
                 "mode": batch.forward_mode.name,
                 "tokens": batch.input_ids.tolist(),
                 "positions": batch.positions.tolist(),
-                "read": batch.spec_info.hidden_states.detach().clone(),
+                "read": _copied(batch.spec_info.hidden_states),
             }
             result = forward(batch, *args, **named)
             output = result.logits_output
@@ -111,13 +114,18 @@ class DraftWorker:
                 {
                     **record,
                     "fc": list(fc),
-                    "logits": output.next_token_logits.detach().clone(),
-                    "hidden": output.hidden_states.detach().clone(),
+                    "logits": _copied(output.next_token_logits),
+                    "hidden": _copied(output.hidden_states),
                 }
             )
             return result
 
         runner.forward = watched
+
+
+def _copied(tensor: Any) -> Any:
+    """Copy a tensor to the CPU: kernels write into their inputs."""
+    return tensor.detach().to("cpu", copy=True)
 
 
 def _workers(arguments: Any) -> tuple[Any, Any]:

@@ -64,6 +64,7 @@ SUBJECT = Subject(
     observe=f"{__name__}:observe",
     promises=("slots", "rows"),
     request=request,
+    on_device=True,
     prepare_params=prepare_params,
     optional=OPTIONAL,
 )
@@ -167,7 +168,7 @@ def _natural(path: Path) -> tuple[int, str]:
 
 
 def _natural_name(name: str) -> tuple[int, str]:
-    digits = "".join(c for c in name if c.isdigit())
+    digits = "".join(c for c in name if c.isdecimal())
     return (int(digits) if digits else 1 << 30, name)
 
 

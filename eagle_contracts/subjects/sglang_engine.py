@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import inspect
+import json
 import os
 import sys
 import traceback
@@ -17,8 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eagle_contracts.subjects import sglang_cpu
+from eagle_contracts.subjects import sglang_cpu, sglang_device
 from eagle_contracts.workers import overlays, standins
+
+TOKENS = 2048
+"""How many tokens an engine has room for: the largest batch of a twin has some hundred."""
 
 
 class EngineRefused(Exception):
@@ -35,7 +39,7 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
     Raises `overlays.OverlayError` when an edit does not fit this version.
     """
     warnings.filterwarnings("ignore")
-    stood_in = sglang_cpu.before_import()
+    stood_in = sglang_device.before_import(params.get("device", sglang_device.CPU))
     applied = [overlays.install(overlay, engine="sglang") for overlay in params["overlays"]]
     import torch
 
@@ -47,8 +51,9 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
     from sglang.srt.models import registry  # noqa: F401
 
     _bench()
-    sglang_cpu.after_import()
+    sglang_device.after_import()
     return {
+        **sglang_device.facts(),
         "sglang": importlib.metadata.version("sglang"),
         "transformers": transformers.__version__,
         "torch": torch.__version__,
@@ -71,8 +76,7 @@ class Engine:
     """One `ModelRunner` of the target, ready for one forward pass."""
 
     def __init__(self, target: Path, *, draft: Path | None, architecture: str) -> None:
-        self.tokens_limit = 2048
-        arguments = server_args(target, draft, sglang_cpu.attention_backend(), self.tokens_limit)
+        arguments = server_args(target, draft, sglang_device.attention_backend())
         self.runner = step("reading its configuration and building the model", lambda: _runner(arguments))
         self.model = self.runner.model
         assert_class(self.model, architecture)
@@ -80,7 +84,7 @@ class Engine:
     def forward(self, prompts: list[list[int]]) -> Any:
         """Prefill all prompts in one batch, nothing kept of earlier ones.
 
-        Returns the logits processor's `hidden_states`, [tokens, width].
+        Returns the logits processor's `hidden_states`, [tokens, width], on the CPU.
         """
         import torch
         from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode
@@ -93,7 +97,7 @@ class Engine:
             forward.capture_hidden_mode = CaptureHiddenMode.FULL
             output = step("the forward pass", lambda: self.runner.forward(forward))
         output = getattr(output, "logits_output", output)
-        return (output[0] if isinstance(output, tuple) else output).hidden_states
+        return (output[0] if isinstance(output, tuple) else output).hidden_states.cpu()
 
     def ids_read(self) -> Any:
         """Return the layer ids that the engine itself read from the draft's config.
@@ -147,24 +151,23 @@ def assert_class(model: Any, architecture: str) -> None:
         )
 
 
-def server_args(target: Path, draft: Path | None, backend: str, tokens: int) -> Any:
-    """Return SGLang's arguments for a float32 target on a CPU, with a draft's folder where there is one."""
+def server_args(target: Path, draft: Path | None, attention: str | None) -> Any:
+    """Return SGLang's arguments for a target in its own type, with a draft's folder where there is one."""
     from sglang.srt.server_args import ServerArgs
 
     wanted: dict[str, Any] = {
         "model_path": str(target),
-        "device": "cpu",
-        "attention_backend": backend,
-        "dtype": "float32",
+        "device": sglang_device.torch_device(),
+        "dtype": json.loads((target / "config.json").read_text())["torch_dtype"],
         "skip_tokenizer_init": True,
         "disable_cuda_graph": True,
-        "mem_fraction_static": 0.1,
-        "max_total_tokens": tokens,
-        "max_running_requests": 16,
+        **sglang_device.memory(TOKENS),
         "disable_overlap_schedule": True,
         "sampling_backend": "pytorch",
         "load_format": "auto",
     }
+    if attention is not None:
+        wanted["attention_backend"] = attention
     if draft is not None:
         wanted |= {
             "speculative_algorithm": "EAGLE3",
@@ -190,7 +193,7 @@ def _runner(arguments: Any) -> Any:
     ranks = {"tp_rank": 0, "tp_size": 1, "moe_ep_rank": 0, "moe_ep_size": 1, "pp_rank": 0, "pp_size": 1}
     given = {
         "model_config": config,
-        "mem_fraction_static": 0.1,
+        "mem_fraction_static": arguments.mem_fraction_static,
         "gpu_id": 0,
         "nccl_port": ports.nccl_port,
         "server_args": arguments,
@@ -213,7 +216,9 @@ def publish(arguments: Any, ports: Any) -> Any:
     publish(arguments, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
     one_batch._init_process_global_configs()
     config = ModelConfig.from_server_args(arguments)
-    one_batch.bootstrap.init_parallel_runtime(server_args=arguments, device="cpu", dist_port=ports.nccl_port)
+    one_batch.bootstrap.init_parallel_runtime(
+        server_args=arguments, device=sglang_device.torch_device(), dist_port=ports.nccl_port
+    )
     one_batch.bootstrap.init_layer_runtime(model_config=config)
     return config
 
@@ -233,7 +238,9 @@ def batch_of(runner: Any, prompts: list[list[int]], algorithm: str = "NONE") -> 
         req_to_token_pool=runner.req_to_token_pool,
         token_to_kv_pool_allocator=runner.token_to_kv_pool_allocator,
         tree_cache=_bench().TreeCacheNamespace(
-            page_size=1, device="cpu", token_to_kv_pool_allocator=runner.token_to_kv_pool_allocator
+            page_size=1,
+            device=sglang_device.torch_device(),
+            token_to_kv_pool_allocator=runner.token_to_kv_pool_allocator,
         ),
         model_config=runner.model_config,
         enable_overlap=False,

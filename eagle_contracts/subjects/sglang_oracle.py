@@ -10,6 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 
+def _copied(tensor: Any) -> Any:
+    """Copy a tensor to the CPU: kernels write into their inputs."""
+    return tensor.detach().to("cpu", copy=True)
+
+
 class StreamSums:
     """Hooks an engine's decoder and adds up its stream during one forward pass."""
 
@@ -26,7 +31,7 @@ class StreamSums:
         def hook(module: Any, args: Any, output: Any) -> None:
             if name in self._parts:
                 raise RuntimeError(f"{name} ran twice in one forward pass: its outputs do not add up to a stream")
-            self._parts[name] = (output[0] if isinstance(output, tuple) else output).detach().float().clone()
+            self._parts[name] = _copied(output[0] if isinstance(output, tuple) else output).float()
 
         return hook
 

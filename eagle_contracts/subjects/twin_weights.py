@@ -50,7 +50,8 @@ def _write(folder: Path, twin: dict[str, Any]) -> None:
     target = folder / "target"
     target.mkdir()
     (target / "config.json").write_text(json.dumps(twin["target"], indent=1))
-    _checkpoint(target, twin["seed"])
+    dtype = config_dtype(target)
+    _checkpoint(target, twin["seed"], dtype)
     (target / "config.json").write_text(json.dumps(twin["target"], indent=1))
     for extra in ("generation_config.json",):
         (target / extra).unlink(missing_ok=True)
@@ -59,7 +60,7 @@ def _write(folder: Path, twin: dict[str, Any]) -> None:
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
 
 
-def _checkpoint(target: Path, seed: int) -> None:
+def _checkpoint(target: Path, seed: int, dtype: Any) -> None:
     """Let transformers lay out the checkpoint's names and shapes, then replace every value by a seeded one."""
     import torch
     import transformers
@@ -69,8 +70,30 @@ def _checkpoint(target: Path, seed: int) -> None:
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     model.save_pretrained(target, max_shard_size="100GB")
     path = target / "model.safetensors"
-    tensors = {name: seeded_values(name, tensor.shape, seed) for name, tensor in load_file(path).items()}
+    tensors = {
+        name: (seeded_values(name, tensor.shape, seed) * _damping(name, dtype)).to(dtype)
+        for name, tensor in load_file(path).items()
+    }
     save_file(tensors, path, metadata={"format": "pt"})
+
+
+def _damping(name: str, dtype: Any) -> float:
+    """Return what a weight is scaled by: in bfloat16 what is not linear in the stream gets less to say.
+
+    Products in the MLP and sharp attention amplify rounding: without this, 61 layers of latent attention in bfloat16
+    are 5.6e-2 from float32 at the end, where the neighbouring state is 0.13 away. With it they are 1.2e-2.
+    """
+    import torch
+
+    sharp = any(part in name for part in ("down_proj", "q_proj", "q_b_proj"))
+    return 0.25 if dtype == torch.bfloat16 and sharp else 1.0
+
+
+def config_dtype(folder: Path) -> Any:
+    """Return the torch type that a checkpoint's config.json names."""
+    import torch
+
+    return getattr(torch, json.loads((folder / "config.json").read_text()).get("torch_dtype", "float32"))
 
 
 def seeded_values(name: str, shape: Any, seed: int) -> Any:
@@ -94,8 +117,9 @@ def seeded_values(name: str, shape: Any, seed: int) -> Any:
 def _reference_states(folder: Path, twin: dict[str, Any]) -> None:
     """Run transformers' model and keep every stream state, and what a wrong capture could have taken instead.
 
-    States are [tokens of all prompts, hidden], float32. `h.k` enters decoder layer k; `h.n` is what enters the final
-    norm, taken there by a hook because transformers puts the normed state at index n of `hidden_states`.
+    States are [tokens of all prompts, hidden], float32 whatever the weights are. `h.k` enters decoder layer k;
+    `h.n` is what enters the final norm, taken there by a hook because transformers puts the normed state at index n of
+    `hidden_states`.
     """
     import torch
     import transformers

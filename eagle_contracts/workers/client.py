@@ -131,7 +131,10 @@ class Worker:
             guard.cancel()
         if not line.endswith(b"\n"):
             return self._died()
-        return _reply(json.loads(line))
+        try:
+            return _reply(json.loads(line))
+        except (ValueError, TypeError, KeyError):
+            return self._no_worker(line)
 
     @property
     def _output(self) -> Any:
@@ -183,15 +186,22 @@ class Worker:
             type="",
             message=_ENDED.get(self._ended or "", f"the worker ended by {ending(status)}"),
             traceback="",
-            log=self._tail(),
+            log=self.log_tail(),
         )
+
+    def _no_worker(self, line: bytes) -> Failure:
+        """Return the failure of a command that answers, but not as a worker does."""
+        self._end()
+        said = " ".join(line.decode(errors="replace").split())[:60]
+        message = f"it answered '{said}', which is not what a worker answers"
+        return Failure(kind="died", type="", message=message, traceback="", log=self.log_tail())
 
     @property
     def alive(self) -> bool:
         """Tell whether the process still runs."""
         return self._process.poll() is None
 
-    def _tail(self) -> str:
+    def log_tail(self) -> str:
         """Return the log's end; nothing where another thread has closed the worker meanwhile."""
         try:
             size = os.fstat(self._log.fileno()).st_size
@@ -221,7 +231,7 @@ def scratch_folder() -> str:
     base = Path(tempfile.gettempdir())
     for left in base.glob(f"{_SCRATCH}*"):
         pid = left.name.removeprefix(_SCRATCH).partition("_")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(left, ignore_errors=True)
     return tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}_")
 

@@ -33,6 +33,7 @@ class Resolved:
 
     `env` is to be set over the process environment. `label` names the environment in ids. `engine_version` is None
     where it cannot be known without starting the command. `source` says in words where the interpreter comes from.
+    `folders` are those that its engine is imported from, where they are known to be all.
     """
 
     command: tuple[str, ...]
@@ -40,6 +41,7 @@ class Resolved:
     label: str
     engine_version: str | None
     source: str
+    folders: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,7 @@ def _built(environment: Environment, home: Path, lock: Path, base_lock: Path | N
         label=environment.name,
         engine_version=version,
         source=f"built from {shown_path(lock)}",
+        folders=tuple(paths),
     )
 
 
@@ -162,7 +165,10 @@ def _locked_version(environment: Environment, manifest: Manifest, lock: Path) ->
 
 
 def _here(environment: Environment) -> Resolved | None:
-    """The interpreter that runs this, if it has the engine in a version that the entry accepts."""
+    """The interpreter that runs this, if it has the engine in a version that the entry accepts.
+
+    It keeps its PYTHONPATH, on which images for serving often have their engine.
+    """
     engine, label, version = environment.engine, environment.name, None
     if engine is not None:
         try:
@@ -172,7 +178,8 @@ def _here(environment: Environment) -> Resolved | None:
         if not engine.contains(version):
             return None
         label = label if engine.pinned else f"{label}-{version}"
-    return Resolved(command=(sys.executable,), env={}, label=label, engine_version=version, source="this interpreter")
+    env = {"PYTHONPATH": path} if (path := os.environ.get("PYTHONPATH")) else {}
+    return Resolved(command=(sys.executable,), env=env, label=label, engine_version=version, source="this interpreter")
 
 
 def _nothing(environment: Environment, lock: Path | None, home: Path, lock_dirs: Sequence[Path]) -> str:

@@ -53,8 +53,8 @@ def ask(python: Path, engine: Requirement | None, named_at: str) -> str | None:
     if not python.exists():
         raise Refused(f"{python}, named at {named_at}, does not exist. Correct the path there.")
     answer = _answer(python, engine.name if engine else None)
-    if answer is None:
-        raise Refused(f"{python}, named at {named_at}, does not run as a Python interpreter. Correct the path there.")
+    if isinstance(answer, str):
+        raise Refused(f"{python}, named at {named_at}, {answer}. Correct the path there.")
     version = tuple(answer["python"])
     if version < OLDEST:
         shown, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST))
@@ -73,10 +73,17 @@ def _in_range(found: str | None, engine: Requirement | None, python: Path, named
 
 @cache
 def _answer(python: Path, package: str | None) -> Any:
-    """What an interpreter says of itself, or None; asked once in a run, since it costs a start of Python."""
+    """What an interpreter says of itself, or in words why it says nothing.
+
+    Asked once in a run, since it costs a start of Python.
+    """
     command = [str(python), "-c", _QUESTION, *([package] if package else [])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PATIENCE)
         return json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return f"gave no answer within {_PATIENCE:g} seconds"
+    except PermissionError:
+        return "is a folder" if python.is_dir() else "may not be executed"
     except (OSError, ValueError, subprocess.SubprocessError):
-        return None
+        return "does not run as a Python interpreter"

@@ -58,8 +58,9 @@ def parse(text: str, shown: str) -> Overlay:
     """Read an overlay's literals without running it; raises `OverlayError` naming file and line."""
     try:
         tree = ast.parse(text, shown)
-    except SyntaxError as error:
-        raise OverlayError(f"{shown}:{error.lineno}: not Python: {error.msg}") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line, why = getattr(error, "lineno", None) or 1, getattr(error, "msg", None) or str(error)
+        raise OverlayError(f"{shown}:{line}: not Python: {why}") from error
     literals: dict[str, ast.expr] = {}
     for node in tree.body:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):

@@ -34,7 +34,7 @@ def own_interpreters(home: Path) -> Mapping[str, Own]:
     path = home / FILE
     if not path.is_file():
         return {}
-    document = load_yaml(path, shown=shown_path(path))
+    document = load_yaml(path, shown=shown_path(path), empty=_FORMS)
     issues: list[SpecIssue] = []
     entries = _entries(document, issues)
     if issues:

@@ -30,6 +30,7 @@ class Engine:
     """What a worker is made from: an interpreter, the function that imports the engine, and overlays' texts.
 
     `identity` is a digest over the interpreter's installed sources and the overlays; None where they cannot be seen.
+    An engine that `spawns` gets a worker of its own for every call: a process that has touched a GPU cannot be forked.
     """
 
     label: str
@@ -39,6 +40,7 @@ class Engine:
     prepare_params: Mapping[str, Any]
     overlays: tuple[Mapping[str, str], ...]
     identity: str | None
+    spawns: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -188,7 +190,8 @@ class _EngineThread(threading.Thread):
         try:
             self.worker = Worker(self._engine.launch, self._engine.packages)
         except OSError as error:
-            return Failure(kind="died", type=type(error).__name__, message=str(error), traceback="", log="")
+            message = f"{self._engine.launch.command[0]} cannot be started: {error.strerror or error}"
+            return Failure(kind="died", type="", message=message, traceback="", log="")
         params = {**self._engine.prepare_params, "overlays": list(self._engine.overlays)}
         return self.worker.call(self._engine.prepare, params, fork=False, timeout=START_SECONDS)
 
@@ -196,6 +199,8 @@ class _EngineThread(threading.Thread):
         """Make a call; a worker that has not begun is started first, one that ended again, a few times in a run."""
         if self._closed.is_set():
             return Failure(kind="interrupted", type="", message="the run ended", traceback="", log="")
+        if self._engine.spawns:
+            return self._call_alone(function, params)
         if self.worker is None or not self.worker.alive:
             if self._starts > RESTARTS:
                 return self._given_up
@@ -214,6 +219,23 @@ class _EngineThread(threading.Thread):
         if isinstance(result, Failure) and result.kind == "died" and self.worker is not None and not self.worker.alive:
             self._given_up = replace(result, message=f"{TOO_OFTEN}: {result.message}")
         return result
+
+    def _call_alone(self, function: str, params: Mapping[str, Any]) -> Result:
+        """Make a call in a worker of its own, which ends with it; what cannot be imported is not tried again."""
+        if isinstance(self.prepared, Failure) and self.prepared.kind == "exception":
+            return self.prepared
+        self._is("starting")
+        self.prepared = _at_start(self._prepare())
+        if isinstance(self.prepared, Failure):
+            return self.prepared
+        assert self.worker is not None
+        self._is("running")
+        try:
+            result = self.worker.call(function, params, fork=False, timeout=self._call_seconds)
+            said = self.worker.log_tail() if isinstance(result, Failure) else ""
+        finally:
+            self.worker.close()
+        return replace(result, log=result.log or said) if isinstance(result, Failure) else result
 
 
 def _at_start(result: Result) -> Result:

@@ -119,7 +119,7 @@ class Store:
         """Remove what killed processes left."""
         for left in self.folder.glob(f"{_SCRATCH}*"):
             pid = left.name.removeprefix(_SCRATCH).partition(".")[0]
-            if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
                 shutil.rmtree(left, ignore_errors=True)
 
 

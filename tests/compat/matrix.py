@@ -161,21 +161,21 @@ class Stories:
         items = self._pytest(*arguments)
         if keep:
             self.texts = {name: item.text for name, item in items.items()}
-        return [*_compared(items, project.EXPECTED), *self._traces()]
+        return [*compared(items, project.EXPECTED), *self._traces()]
 
     def _warnings(self) -> list[str]:
         self._new()
         self._write("pytest.ini", "[pytest]\nfilterwarnings = error\n")
         wanted = {**project.EXPECTED, project.UNPROVEN: ("error", project.NO_PROOF)}
-        return [*_compared(self._pytest(), wanted), *self._traces()]
+        return [*compared(self._pytest(), wanted), *self._traces()]
 
     def _named(self) -> list[str]:
         """Name the plugin where a repository may, twice and without entry points."""
         self._new()
         self._write("conftest.py", 'pytest_plugins = ["eagle_contracts.plugin"]\n')
-        found = _compared(self._pytest("-p", "eagle_contracts.plugin"), project.EXPECTED)
+        found = compared(self._pytest("-p", "eagle_contracts.plugin"), project.EXPECTED)
         self._environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-        found += _compared(self._pytest("-p", "eagle_contracts.plugin"), project.EXPECTED)
+        found += compared(self._pytest("-p", "eagle_contracts.plugin"), project.EXPECTED)
         return [*found, *self._traces()]
 
     def _again(self) -> list[str]:
@@ -197,7 +197,7 @@ class Stories:
             (self._folder / "flaked").unlink(missing_ok=True)
             shutil.rmtree(self._folder / ".eagle_contracts", ignore_errors=True)
             items = self._pytest(flaky, *arguments)
-            found += _compared(items, {"flake::slots[toy-1]": (outcome, "")})
+            found += compared(items, {"flake::slots[toy-1]": (outcome, "")})
         return found
 
     def _hanging(self) -> list[str]:
@@ -298,7 +298,8 @@ print(sorted(name for name in wanted if f"eagle_contracts/{name}" not in names) 
 """
 
 
-def _compared(items: Mapping[str, project.Item], wanted: Mapping[str, tuple[str, str]]) -> list[str]:
+def compared(items: Mapping[str, project.Item], wanted: Mapping[str, tuple[str, str]]) -> list[str]:
+    """Hold items against what must come of each: its outcome, and how its message begins."""
     found = [f"{name} did not run" for name in wanted if name not in items]
     found += [f"{name} ran, and nobody knows it" for name in items if name not in wanted]
     for name, item in items.items():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eagle_contracts.devices import CPU, Device
 from eagle_contracts.judge import judge
 from eagle_contracts.plan import Case, Planner
 from eagle_contracts.report.terminal import render
@@ -53,9 +54,9 @@ class Engines:
     pool: SharedPool
     project: Path
 
-    def session(self, *overrides: str) -> Session:
+    def session(self, *overrides: str, device: Device = CPU) -> Session:
         """Return a session over the shared workers."""
-        return Session(self.project, parse_overrides(overrides), pool=self.pool)
+        return Session(self.project, parse_overrides(overrides), pool=self.pool, device=device)
 
     def judged_all(self, runs: Mapping[str, Sequence[Any]], only: str = "") -> dict[str, dict[str, Verdict]]:
         """Judge several runs side by side, each a contract's file and its overrides, so that no core stands idle."""
@@ -86,7 +87,9 @@ def cases_in(file: Path, session: Session) -> list[Case]:
         other = file.with_name(f"{name}.yaml")
         return load_contract(other, pipeline, _shown(other, session.root))
 
-    planner = Planner(pipeline=pipeline, labels={}, overrides=session.overrides, siblings=sibling)
+    planner = Planner(
+        pipeline=pipeline, labels={}, overrides=session.overrides, siblings=sibling, device=session.device.kind
+    )
     return planner.cases(load_contract(file, pipeline, _shown(file, session.root)))
 
 

@@ -27,4 +27,4 @@ def test_every_line_fits_its_columns(repository: Repository) -> None:
     for one in (result, repository.run("-p", "no:xdist"), repository.run("-k", "no_such_item_at_all")):
         lines = shown(one).splitlines()
         assert [line for line in lines if len(line) > 100 and not PYTEST.match(line)] == []
-        assert "contracts: no check" in shown(one) or "shifted: " in shown(one)
+        assert "unknown key 'whi'" in shown(one) or "shifted: " in shown(one)

@@ -65,6 +65,10 @@ def test_a_strict_run_lets_a_proven_contract_pass(repository: Repository) -> Non
         ("toy-3", "toy-3 is no environment, engine or installed package; did you mean 'toy-2'?"),
         ("toy-1,gone-1", "gone==1.0 is not installed here"),
         ("gpux,pytest", "gpux is no environment, engine or installed package; did you mean 'gpu'?"),
+        ("", "--contracts-require names nothing: write gpu, an environment, an engine or a package"),
+        (" , ", "--contracts-require names nothing: write gpu, an environment, an engine or a package"),
+        ("pytest>=2,<3", "pytest 9"),
+        ("pytest=9", "'=9' is not a version clause"),
     ],
 )
 def test_a_run_that_lacks_what_it_requires_does_not_begin(
@@ -78,6 +82,24 @@ def test_a_run_that_lacks_what_it_requires_does_not_begin(
     assert f"--contracts-require: {problem}" in flat(shown(result)) or problem in flat(shown(result))
     assert repository.noted() == []
     assert not has_our_traceback(shown(result))
+
+
+def test_a_required_version_is_that_of_the_engine(built: Repository) -> None:
+    """A range is held against what the environments have, also where several processes run."""
+    built.run("--contracts-require", "toy>=1,<2,pytest>=8", "-n", "2").assert_outcomes(passed=6)
+    result = built.run("--contracts-require", "toy>=2", "-n", "2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "no environment has toy>=2 (toy-1 has 1.0, toy-2 has 1.0)" in flat(shown(result))
+
+
+def test_an_override_of_the_wrong_type_is_one_error(built: Repository) -> None:
+    """The position is the flag, the hint is what the flag takes, and it is said once, in every process."""
+    for processes in ((), ("-n", "2")):
+        result = built.run("--contracts-set", "trained.taps=5", *processes)
+        result.assert_outcomes(errors=2)
+        text = flat(shown(result))
+        assert text.count("--contracts-set trained.taps: a list of taps must say how it counts") == 1
+        assert "write {hidden_states: [5]} for h[5], or {layer_outputs: [5]} for h[6]" in text
 
 
 def test_a_violation_that_is_known_is_expected(built: Repository) -> None:
@@ -112,6 +134,15 @@ def test_a_violation_that_is_known_of_another_version_fails(built: Repository) -
     result = built.run()
     assert result.ret == 1
     assert result.parseoutcomes().get("xfailed", 0) == 0
+
+
+def test_a_violation_that_is_known_of_no_engine_here_is_refused(built: Repository) -> None:
+    """An entry that can never apply is a mistake, with the engines that there are."""
+    built.edit(MAIN, {CONTROLS: KNOWN.replace("toy==1.0", "toi==1.0")})
+    result = built.run()
+    result.assert_outcomes(errors=1)
+    assert f"{MAIN}:9:40: no environment of {PIPELINE} has the engine 'toi'" in flat(shown(result))
+    assert "did you mean 'toy'?" in shown(result)
 
 
 def test_a_violation_that_is_known_is_expected_in_every_process(built: Repository) -> None:

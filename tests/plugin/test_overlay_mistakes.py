@@ -25,7 +25,7 @@ def patched(repository: Repository) -> Repository:
 BREAKS = {
     "overlay.layer: [1]": "no overlay here has 'layer' in its PARAMS\n{line}  did you mean 'overlay.layers'?",
     "overlay.folder: elsewhere": "overlay.folder cannot be broken: each run puts its own folder there\n",
-    "shift: {overlay.save: +1}": "shift moves a list of whole numbers by one, and this is 'states'\n",
+    "shift: {overlay.save: +1}": "shift moves a list of whole numbers, not the text 'states'\n",
     "shift: {overlay.nope: +1}": "no overlay here has 'nope' in its PARAMS\n",
 }
 

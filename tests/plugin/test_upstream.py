@@ -78,7 +78,7 @@ def test_one_of_several_contracts_is_read_by_each_item(chain: Repository) -> Non
 @pytest.mark.parametrize(
     ("listed", "column", "message"),
     [
-        ("[]", 50, "an empty list names no contract to read from"),
+        ("[]", 50, "'serve' must be the name of a contract, or a list of names, not []"),
         (
             "[sglang_capture_offset, sglang_capture_offset]",
             74,
@@ -144,7 +144,7 @@ def test_a_producer_without_an_observation_makes_its_consumers_unavailable(
     result.assert_outcomes(passed=6, skipped=2, **lost)
     (line,) = (line for line in result.outlines if line.startswith("SKIPPED"))
     assert line == (
-        f"SKIPPED [2] {CONSUMER}:1: unavailable(upstream): faulty in toy-1 gave nothing to read as states: {words}"
+        f"SKIPPED [2] {CONSUMER}:5: unavailable(upstream): faulty in toy-1 gave nothing to read as states: {words}"
     )
 
 
@@ -223,11 +223,15 @@ def test_a_circle_is_shown_from_both_sides(chain: Repository) -> None:
 
 
 def test_a_producer_that_cannot_be_read_is_named_at_its_consumer(chain: Repository) -> None:
-    """Both items show the producer's own line, since that is what has to be corrected."""
+    """The producer's item tells the mistake, and the consumer's says that it waits for it."""
     chain.write(MAIN, "spec: 1\nwhy: [\n")
     result = chain.run()
     result.assert_outcomes(errors=2)
-    assert result.stdout.str().count(f"\n{MAIN}:3:1: ") == 2
+    text = result.stdout.str()
+    assert text.count(f"\n{MAIN}:3:1: ") == 1
+    assert f"{CONSUMER}:1:1: not checked: {MAIN}:3:1 is wrong {MAIN}::specification says" in flat(text)
+    alone = chain.run(CONSUMER)
+    assert f"\n{MAIN}:3:1: " in alone.stdout.str()
     assert not has_our_traceback(shown(result))
 
 

@@ -70,6 +70,14 @@ def test_a_draft_that_is_right(kind: str) -> None:
     assert told(kind) == []
 
 
+def test_a_draft_in_fewer_bits_is_held_to_what_they_allow() -> None:
+    """On a twin in bfloat16 a promise of 1e-4 is one of 2e-2, since no right engine keeps more."""
+    for error, diagnoses in ((1.9e-2, []), (2.1e-2, ["altered"])):
+        steps = [{"logits": error, "hidden": 1e-3}]
+        found = said("reference", PROMISES["reference"], seen(reference=steps, behaves=None), dtype="bfloat16")
+        assert [diagnosis for diagnosis, _ in found] == diagnoses
+
+
 def test_a_first_step_as_wide_as_the_draft_skips_fc() -> None:
     """It is what the engine lets pass, and both the promise and the reference name it."""
     narrow = {"steps": [step(64), step(64)], "fed_back": [0.0], "fed_width": 64, "reference": None, "held": (59,)}

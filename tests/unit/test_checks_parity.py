@@ -34,6 +34,15 @@ def test_fewer_bits_are_allowed_a_larger_error() -> None:
     assert sides((3, 31, 59), (3, 31, 59), 3e-2, 0.0, 0.0, dtype="bfloat16") != []
 
 
+def test_two_sides_with_fewer_bits_may_each_be_off() -> None:
+    """Two bfloat16 sides, each within its tolerance of the state, are within twice that of each other."""
+    held = [identified(3), identified(31), identified(59)]
+    for error, diagnoses in ((3.9e-2, []), (4.1e-2, ["altered"])):
+        between = [{"error": error, "dtypes": ["bfloat16", "bfloat16"]}] * 3
+        seen = observation(sides={"train": held, "serve": held}, between=between)
+        assert [diagnosis for diagnosis, _ in said("same", CLAIM, seen)] == diagnoses
+
+
 @pytest.mark.parametrize(
     ("serve", "diagnosis", "sentence"),
     [

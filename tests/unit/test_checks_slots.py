@@ -146,6 +146,14 @@ def test_files_of_another_type() -> None:
     ]
 
 
+def test_files_of_the_type_that_the_engine_computes_in() -> None:
+    """An engine in bfloat16 is dumped in bfloat16; more bits than it has are not what it holds either."""
+    reduced = dict.fromkeys(("aux_0", "aux_1", "aux_2", "final"), "bfloat16")
+    assert said("slots", GROUPS, dump(dtypes=reduced), dtype="bfloat16") == []
+    [(diagnosis, sentence)] = said("slots", GROUPS, dump(dtypes={**reduced, "final": "float32"}), dtype="bfloat16")
+    assert (diagnosis, "final.pt is float32 where the engine's stream is bfloat16" in sentence) == ("wrong_dtype", True)
+
+
 def test_files_that_hold_no_rows() -> None:
     """A tensor with a batch axis cannot be compared with a state, and its shape is told."""
     seen = dump()
@@ -193,5 +201,5 @@ def test_files_in_another_requests_folder() -> None:
 
 def test_rows_takes_one_word() -> None:
     """Anything else is a mistake at its place."""
-    with pytest.raises(SpecError, match="rows takes one_per_token, not 'all'"):
+    with pytest.raises(SpecError, match="rows takes one_per_token, not all"):
         check("rows", "all", dump())

@@ -360,3 +360,25 @@ def test_without_torch_the_extra_is_named(model: Model, capsys: Captured, monkey
     assert capsys.readouterr().err == (
         "eagle-contracts: identify needs torch, which this Python does not have: pip install 'eagle-contracts[torch]'\n"
     )
+
+
+@pytest.mark.parametrize("damage", ["zero head", "nan head", "zero rows", "zero gain", "huge state"])
+def test_states_that_predict_nothing_are_no_last_ones(model: Model, capsys: Captured, damage: str) -> None:
+    """Where all logits are equal, or are no numbers, nothing is concluded from them."""
+    state = predicting(model)
+    head = torch.zeros(100, HIDDEN) if damage == "zero head" else torch.full((100, HIDDEN), float("nan"))
+    weights = {"model.embed_tokens.weight": model.embedding, "model.norm.weight": model.gain}
+    if damage in ("zero head", "nan head"):
+        model.save({**weights, "lm_head.weight": head.bfloat16()})
+    if damage == "zero gain":
+        model.save({**weights, "model.norm.weight": torch.zeros(HIDDEN).bfloat16()})
+    if damage == "zero rows":
+        state[4:] = 0
+    torch.save(state * (1e25 if damage == "huge state" else 1), "final.pt")
+    assert answers(capsys, "final.pt") == ["other"]
+
+
+def test_a_tied_head_makes_no_last_state_of_an_embedding(model: Model, capsys: Captured) -> None:
+    """The next token's embedding, scaled by what no config accounts for, is predicted perfectly by a tied head."""
+    torch.save(model.embedding[[*TOKENS[1:], 0]].float() * 8 + 0.001 * model.state, "next.pt")
+    assert answers(capsys, "next.pt") == ["other"]

@@ -56,7 +56,7 @@ def test_all_mistakes_are_shown_at_once(project: Path, capsys: Captured) -> None
     assert "  did you mean 'layer_ids'?\n" in out
     assert "capture.yaml:8:5: no expectation is called 'slotz'\n" in out
     assert "other.yaml:4:6: no adapter is called 'sglang.captur'\n" in out
-    assert out.endswith("2 contracts and 1 pipeline: 3 mistakes in 2 files.\n")
+    assert out.endswith("2 contracts and 1 pipeline: 5 mistakes in 2 files.\n")
 
 
 def test_two_unknown_promises_are_both_shown(project: Path, capsys: Captured) -> None:
@@ -76,7 +76,7 @@ def test_a_value_that_no_check_would_take_is_found_without_an_engine(project: Pa
         "contracts/small/capture.yaml:8:12: a list of taps must say how it counts\n"
         "      - slots: [3, 5]\n"
         "               ^\n"
-        "  write hidden_states: [3, 5] for h[3], h[5], or layer_outputs: [3, 5] for h[4], h[6]\n"
+        "  write {hidden_states: [3, 5]} for h[3], h[5], or {layer_outputs: [3, 5]} for h[4], h[6]\n"
         "contracts/small/capture.yaml:9:12: a list of taps must say how it counts\n"
     )
 

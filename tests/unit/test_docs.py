@@ -108,7 +108,8 @@ def sample_verdict() -> Verdict:
         remedy=Remedy(
             key="draft.layer_ids",
             lists=((3, 31, 59),),
-            where="contracts/kimi_k25/pipeline.yaml:9, environment sglang-0.5.23",
+            where="contracts/kimi_k25/pipeline.yaml:9, environment sglang-0.5.23, "
+            "where it stands already: drop the flag",
             sentence="verified by running the engine",
         ),
         next_command=f"pytest --contracts '{contract}::slots[sglang-0.5.23]' "

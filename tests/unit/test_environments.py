@@ -13,6 +13,7 @@ from eagle_contracts.spec.errors import SpecError
 from eagle_contracts.spec.model import Environment
 from eagle_contracts.spec.position import Position
 from eagle_contracts.spec.requirement import Requirement
+from eagle_contracts.workers import interpreters
 from eagle_contracts.workers.environments import Resolved, Unavailable, resolve
 from eagle_contracts.workers.locks import SHIPPED, find_lock, lock_directories, read_lock
 from eagle_contracts.workers.manifest import Manifest, environment_folder, write_manifest
@@ -30,6 +31,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (locks / "engine-1.0.txt").write_text("# the engine\nengine==1.0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EAGLE_CONTRACTS_HOME", raising=False)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     return tmp_path
 
 
@@ -89,6 +91,7 @@ def test_built_environment_is_the_base_with_an_overlay(project: Path) -> None:
         label="engine-1.0",
         engine_version="1.0",
         source="built from contracts/locks/engine-1.0.txt",
+        folders=(folder / "site",),
     )
 
 
@@ -172,6 +175,14 @@ def test_engine_installed_here_is_used_without_a_lock(project: Path) -> None:
     assert pinned.label == "here"
 
 
+def test_here_keeps_its_import_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that an image has on PYTHONPATH is imported there too; its sources are not all known by that."""
+    monkeypatch.setenv("PYTHONPATH", "/workspace/engine")
+    answer = found(project, entry("here", "pytest"))
+    assert isinstance(answer, Resolved)
+    assert (answer.env, answer.folders) == ({"PYTHONPATH": "/workspace/engine"}, ())
+
+
 def test_entry_without_engine_runs_here(project: Path) -> None:
     """An environment that names no engine needs nothing but an interpreter."""
     answer = found(project, entry("plain", None))
@@ -239,6 +250,18 @@ def test_what_is_no_interpreter_is_refused(project: Path) -> None:
         "/bin/true, named at contracts/kimi/pipeline.yaml:7, does not run as a Python interpreter. "
         "Correct the path there."
     )
+
+
+def test_interpreter_that_hangs_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for once, for a while, and named with the place; a folder is called a folder."""
+    monkeypatch.setattr(interpreters, "_PATIENCE", 0.2)
+    hangs = project / "hangs"
+    hangs.write_text("#!/bin/sh\nexec sleep 5\n")
+    hangs.chmod(0o755)
+    with pytest.raises(interpreters.Refused, match=r"hangs, named at p.yaml:3, gave no answer within 0\.2 seconds"):
+        interpreters.ask(hangs, None, "p.yaml:3")
+    with pytest.raises(interpreters.Refused, match=r"named at p.yaml:3, is a folder\. Correct the path there\."):
+        interpreters.ask(project, None, "p.yaml:3")
 
 
 def test_old_python_is_refused(project: Path) -> None:

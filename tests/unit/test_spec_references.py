@@ -140,7 +140,8 @@ def test_a_config_without_ids_says_where_to_write_them(story: Path, scope: MakeS
     (story / "draft.config.json").write_text('{"eagle_config": null}')
     assert refused(scope("speculators-0.6.0")) == (
         "c.yaml:6:19: no draft.layer_ids: draft.config.json has no eagle_aux_hidden_state_layer_ids\n"
-        "  write set: {draft.layer_ids: [...]} in speculators-0.6.0 (pipeline.yaml:9)"
+        "  write eagle_aux_hidden_state_layer_ids in the eagle_config of draft.config.json, or set:\n"
+        "  {draft.layer_ids: [...]} in speculators-0.6.0 (pipeline.yaml:9)"
     )
 
 

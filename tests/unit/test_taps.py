@@ -72,9 +72,10 @@ def test_a_bare_list_shows_both_readings() -> None:
         "pipeline.yaml:1:1: a list of taps must say how it counts\n"
         "    [2, 30, 58]\n"
         "    ^\n"
-        "  write hidden_states: [2, 30, 58] for h[2], h[30], h[58], or layer_outputs: [2, 30, 58] for\n"
+        "  write {hidden_states: [2, 30, 58]} for h[2], h[30], h[58], or {layer_outputs: [2, 30, 58]} for\n"
         "  h[3], h[31], h[59]"
     )
+    assert "write {hidden_states: [5]} for h[5], or {layer_outputs: [5]} for h[6]" in refused("5")
 
 
 def test_a_bare_number_shows_both_readings() -> None:
@@ -83,7 +84,7 @@ def test_a_bare_number_shows_both_readings() -> None:
         "pipeline.yaml:1:1: a tap must say how it counts\n"
         "    61\n"
         "    ^\n"
-        "  write hidden_states: 61 for h[61], or layer_outputs: 61 for no state"
+        "  write {hidden_states: 61} for h[61], or {layer_outputs: 61} for no state"
     )
 
 

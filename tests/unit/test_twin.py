@@ -55,7 +55,7 @@ WITHOUT_TWIN: dict[str, tuple[Mapping[str, Any], str]] = {
     ),
     "a flag": (
         {**LLAMA, "num_hidden_layers": True},
-        "num_hidden_layers must be a whole number of at least 1, and is True",
+        "num_hidden_layers must be a whole number of at least 1, and is true",
     ),
     "no class": (
         {**LLAMA, "architectures": []},
@@ -172,3 +172,17 @@ def test_a_draft_of_another_width_than_its_target_stays_so() -> None:
     narrow = make_twin(target, {"hidden_size": 2048, "target_hidden_size": 7168}).draft
     assert (narrow["hidden_size"], narrow["target_hidden_size"]) == (32, 64)
     assert make_twin(target, {"hidden_size": 7168, "target_hidden_size": 4096}).draft["target_hidden_size"] == 32
+
+
+def test_a_twin_for_kernels_has_their_widths() -> None:
+    """Heads are 128 wide, named or not; latent attention has 512 and 64; all experts are used; weights are bfloat16."""
+    llama = make_twin(LLAMA, None, for_kernels=True)
+    assert llama.target["hidden_size"] // llama.target["num_attention_heads"] == 128
+    assert (llama.dtype, llama.draft["torch_dtype"], twin(LLAMA).dtype) == ("bfloat16", "bfloat16", "float32")
+    latent = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
+    experts = {"n_routed_experts": 384, "num_experts_per_tok": 8}
+    deep = make_twin({**LLAMA, **latent, **experts}, {"hidden_size": 2048}, for_kernels=True)
+    assert {key: deep.target[key] for key in latent} == latent
+    assert (deep.target["num_attention_heads"], deep.target["num_experts_per_tok"]) == (16, 4)
+    assert (deep.target["hidden_size"], deep.draft["hidden_size"]) == (512, 256)
+    assert llama.digest != twin(LLAMA).digest

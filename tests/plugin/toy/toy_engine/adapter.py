@@ -51,6 +51,7 @@ CAPTURE = Subject(
     request=_capture_request,
     baseline=_baseline,
     remedy=("layer_ids", "draft.layer_ids"),
+    on_device=True,
 )
 
 FAULTY = Subject(
@@ -102,11 +103,21 @@ PARITY = Subject(
 )
 
 
+class NoDevice(RuntimeError):
+    """What an adapter raises where its environment cannot use the run's device."""
+
+
 def prepare(params: dict[str, Any]) -> dict[str, Any]:
     """Put the overlays on the engine, and say what was imported, after TOY_START_SECONDS."""
     from eagle_contracts.workers import overlays
 
     _note("start")
+    if (device := params.get("device", "cpu")) != "cpu":
+        _note(f"on {device} {os.environ['CUDA_VISIBLE_DEVICES']}")
+    elif "CUDA_VISIBLE_DEVICES" in os.environ.get("TOY_TELLS", ""):
+        _note(f"sees GPUs '{os.environ['CUDA_VISIBLE_DEVICES']}'")
+    if device in os.environ.get("TOY_LACKS", "").split(","):
+        raise NoDevice("torch 2.0 in this environment sees no GPU: it is a build for CPUs")
     time.sleep(float(os.environ.get("TOY_START_SECONDS", "0")))
     return {"toy": "1.0", "overlays": [overlays.install(overlay, engine="toy") for overlay in params["overlays"]]}
 
@@ -114,6 +125,8 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
 def gate(params: dict[str, Any]) -> dict[str, Any]:
     """Write the twin's manifest, and agree with the reference as far as TOY_DISAGREES lets it."""
     _note("gate")
+    if "TOY_REFUSES" in os.environ:
+        raise ValueError(os.environ["TOY_REFUSES"])
     killed = Path(os.environ.get("TOY_KILLS_AT_GATE", "/nowhere"))
     if killed.exists():
         if not killed.read_text(encoding="utf-8"):
