@@ -7,12 +7,15 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 STATES = "states.safetensors"
 SUBLAYERS = "sublayers.safetensors"
 MANIFEST = "twin.json"
+LEFT_SECONDS = 86_400
+"""The age at which what a killed run left is nobody's: no twin takes a day to be written."""
 
 
 def make(params: dict[str, Any]) -> dict[str, Any]:
@@ -25,6 +28,7 @@ def make(params: dict[str, Any]) -> dict[str, Any]:
     if (final / MANIFEST).is_file():
         return read_manifest(final)
     final.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(final.parent)
     scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
     try:
         _write(scratch, params["twin"])
@@ -36,6 +40,13 @@ def make(params: dict[str, Any]) -> dict[str, Any]:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return read_manifest(final)
+
+
+def _sweep(twins: Path) -> None:
+    """Remove what killed runs left; by age, since those that run may be in other containers."""
+    for left in twins.glob(".*.*"):
+        if left.is_dir() and time.time() - left.stat().st_mtime > LEFT_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

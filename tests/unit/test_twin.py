@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eagle_contracts.subjects import twin_weights
 from eagle_contracts.twin import (
     IDS,
     Twin,
@@ -186,3 +189,17 @@ def test_a_twin_for_kernels_has_their_widths() -> None:
     assert (deep.target["num_attention_heads"], deep.target["num_experts_per_tok"]) == (16, 4)
     assert (deep.target["hidden_size"], deep.draft["hidden_size"]) == (512, 256)
     assert llama.digest != twin(LLAMA).digest
+
+
+def test_what_killed_runs_left_of_a_twin_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next twin that is written clears it away, but not what another run writes now."""
+
+    def write(folder: Path, twin: Mapping[str, Any]) -> None:
+        (folder / twin_weights.MANIFEST).write_text("{}", encoding="utf-8")
+
+    monkeypatch.setattr(twin_weights, "_write", write)
+    for name in (".aa.left", ".bb.living"):
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / ".aa.left", (1, 1))
+    assert twin_weights.make({"folder": str(tmp_path / "cc"), "twin": {}}) == {}
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".bb.living", "cc"]
