@@ -94,6 +94,8 @@ CONSUMER = f"{FOLDER}/extraction_ordering.yaml"
 STAGE_FILE = f"{FOLDER}/stages/keep.py"
 KEEP = "def arrange(slots):\n    return slots\n"
 HOME = ".eagle_contracts"
+SETTINGS = ("EAGLE_CONTRACTS_HOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "COLUMNS")
+"""Variables of whoever runs these tests that would change the runs they start, as do those that tell of a CI."""
 
 
 class Repository:
@@ -197,7 +199,7 @@ class Repository:
 def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """A repository with one right contract in two environments, three controls, and no environment of the machine's."""
     made = Repository(pytester)
-    for name in ("EAGLE_CONTRACTS_HOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "COLUMNS"):
+    for name in (*SETTINGS, "CI", "BUILD_NUMBER"):
         monkeypatch.delenv(name, raising=False)
     package = Path(eagle_contracts.__file__).parents[1]  # the one under test, also where another one is installed
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TOY, (made.root / INSTALLED).parent, package))))
