@@ -92,7 +92,7 @@ STAGES_THAT_FAIL = {
     ),
     "killed": (
         "import os\n\ndef killed(dump):\n    os.kill(os.getpid(), 9)\n",
-        "error(died): calling stages/killed.py::killed gave no result: ended by signal 9",
+        "error(died): calling stages/killed.py::killed gave no result: ended by signal 9 (SIGKILL)",
         "  the usual sender of that signal is a system short of memory, which other engines take up too:",
     ),
     "loaded": (

@@ -129,7 +129,7 @@ def test_a_consumer_that_failed_last_has_what_it_needs(chain: Repository) -> Non
     ("act", "words"),
     [
         ("raise", "running the subject gave no result: RuntimeError: the toy was told to raise"),
-        ("die", "running the subject gave no result: ended by signal 9"),
+        ("die", "running the subject gave no result: ended by signal 9 (SIGKILL)"),
         ("refuse", "the engine raised IndexError: the toy was told to refuse"),
     ],
 )
