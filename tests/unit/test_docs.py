@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from eagle_contracts.cli import VERBS
+from eagle_contracts.failures import BLAMED
 from eagle_contracts.patterns import RULES, Slot, diagnose
 from eagle_contracts.plan import Planner
 from eagle_contracts.report.columns import COLUMNS
@@ -234,3 +236,93 @@ def test_the_example_of_own_interpreters_loads(tmp_path: Path) -> None:
     own = own_interpreters(tmp_path)
     assert own["sglang-0.5.9"].python == "~/engines/sglang-0.5.9/bin/python"
     assert own["sglang-0.5.23"].command == ("docker", "exec", "-i", "serve", "python3")
+
+
+HOLE = "\0"
+"""Stands for what is put into a message: `{...}` in an f-string, `...` in a heading."""
+CODE = re.compile(r"(?:error|unavailable)\(\w+\)")
+TROUBLE = ROOT / "docs" / "troubleshooting.md"
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[ast.AST]:
+    """Every node of the package's modules."""
+    files = sorted((ROOT / "eagle_contracts").rglob("*.py"))
+    return [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+
+
+def constant(node: ast.AST | None) -> str:
+    """A text that stands in the source as it is, or nothing."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def messages(nodes: list[ast.AST]) -> str:
+    """Every text in the package's modules but docstrings, a line each, with a hole wherever values are put in."""
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    texts = [constant(node) for node in nodes if id(node) not in docstrings]
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            texts.append("".join(constant(part) or HOLE for part in node.values))
+    return re.sub(f"{HOLE}+", HOLE, "\n".join(texts))
+
+
+def codes(nodes: list[ast.AST]) -> set[str]:
+    """Every code that `error(...)` and `unavailable(...)` can name in a report."""
+    found = {f"error({code})" for code in BLAMED.values()} | set(CODE.findall(messages(nodes)))
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            given = {keyword.arg: constant(keyword.value) for keyword in node.keywords}
+            if node.func.id == "Unrunnable" and constant(node.args[1]):
+                found.add(f"{constant(node.args[0])}({constant(node.args[1])})")
+            elif node.func.id == "Unavailable":
+                found.add(f"unavailable({given['reason']})")
+            elif node.func.id in ("Verdict", "Failure") and (code := given.get("reason") or given.get("kind")):
+                found.add(f"error({code})")
+        elif isinstance(node, ast.Dict):  # a worker's reply, which has no class of ours
+            reply = {constant(key): constant(value) for key, value in zip(node.keys, node.values, strict=True)}
+            found |= {f"error({reply['kind']})"} if {"ok", "kind", "traceback"} <= set(reply) else set()
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+            ended = node.targets[0].attr == "_ended" and constant(node.value)
+            found |= {f"error({ended})"} if ended else set()
+    return found
+
+
+def headings(text: str) -> list[str]:
+    """The messages that have a section of their own."""
+    return re.findall(r"^### `(.+)`$", text, re.MULTILINE)
+
+
+def test_every_message_with_a_section_is_one_of_the_packages(sources: list[ast.AST]) -> None:
+    """A heading quotes a message word by word, with `...` for what is put in; nothing there is out of date."""
+    told, written = messages(sources), headings(TROUBLE.read_text(encoding="utf-8"))
+    assert len(written) > 30
+    assert [one for one in written if not CODE.fullmatch(one) and one.replace("...", HOLE) not in told] == []
+
+
+def test_the_search_for_messages_misses_one_that_is_not_there(sources: list[ast.AST]) -> None:
+    """The test above can fail: a word that has changed, or a value in place of a hole."""
+    told = messages(sources)
+    assert f"unknown key '{HOLE}'" in told
+    assert f"unknown word '{HOLE}'" not in told
+    assert "unknown key 'between'" not in told
+
+
+def test_every_code_of_a_verdict_has_its_section(sources: list[ast.AST]) -> None:
+    """Whatever stands in the brackets of a report can be looked up, and nothing that no report says."""
+    written = headings(TROUBLE.read_text(encoding="utf-8"))
+    assert {one for one in written if CODE.fullmatch(one)} == codes(sources)
+
+
+@pytest.mark.parametrize("code", ["unavailable(device)", "error(spec)", "error(stage)", "error(died)", "error(store)"])
+def test_a_code_without_a_section_is_noticed(code: str, sources: list[ast.AST]) -> None:
+    """The test above can fail, for each way in which the source names a code."""
+    text = TROUBLE.read_text(encoding="utf-8").replace(f"### `{code}`", "")
+    assert codes(sources) - set(headings(text)) == {code}
+
+
+def test_the_table_of_messages_has_every_code_and_every_outcome_of_a_control() -> None:
+    """The table at the top leads from the word of a report to its section."""
+    text = TROUBLE.read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE))
+    assert {one for one in headings(text) if CODE.fullmatch(one)} <= rows
+    assert {"inconclusive", "not_caught", "caught_as_another", "unproven"} <= rows
