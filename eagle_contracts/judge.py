@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from eagle_contracts.claim import Claim, doubt
 from eagle_contracts.devices import CPU
+from eagle_contracts.draft_advice import advised as draft_advised
 from eagle_contracts.engines import Unrunnable
 from eagle_contracts.facts import Claimed, Fact, facts_of
 from eagle_contracts.handoffs import advised as handoffs_advised
@@ -52,6 +53,8 @@ def judge(case: Case, session: Session) -> Verdict:
     )
     if verdict.status != "violated" or case.control:
         return verdict
+    if verdict.diagnosis == "config_ignored":
+        return draft_advised(case, seen.observation, verdict)
     return _with_advice_in_facts(case, _advised(case, session, seen, verdict))
 
 

@@ -14,6 +14,12 @@ IDS, COUNT, INDEX = "eagle_aux_hidden_state_layer_ids", "num_aux_hidden_states",
 _DEFAULT = 3
 """How many states SGLang's draft classes take where nothing says it."""
 _MOST_HEADER = 100 * 2**20
+_BYTES: Mapping[object, int] = {
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 1),
+    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 2),
+    **dict.fromkeys(("U32", "I32", "F32"), 4),
+    **dict.fromkeys(("U64", "I64", "F64"), 8),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +36,7 @@ def fc_widths(config: Path, hidden: int | None) -> tuple[RealWidth, ...]:
     A config that does not say how wide the target is means a target as wide as the draft, as engines take it; `hidden`
     is the target's hidden size, for a config that has neither. Damaged files raise `ValueError`.
     """
-    return (*_by_config(config, hidden), *_by_checkpoint(config.parent))
+    return (*_by_config(config, hidden), *_by_checkpoint(config.parent, draft_hidden(config)))
 
 
 def draft_hidden(config: Path) -> int | None:
@@ -59,13 +65,15 @@ def _states(config: Mapping[str, Any]) -> list[tuple[int, str]]:
     return [(n, key) for n, key in counts if isinstance(n, int) and not isinstance(n, bool)] or [(_DEFAULT, "")]
 
 
-def _by_checkpoint(folder: Path) -> Iterator[RealWidth]:
+def _by_checkpoint(folder: Path, hidden: int | None) -> Iterator[RealWidth]:
     files = _files(folder)
-    found = [
-        (file, name, header[name]) for file in files for header in [read_header(file)] for name in FC if name in header
-    ]
+    headers = {file: read_header(file) for file in files}
+    found = [(file, name, header[name]) for file, header in headers.items() for name in FC if name in header]
     for file, name, entry in found:
-        yield RealWidth(width=_columns(file, name, entry), where=f"{file.name} ({name})")
+        rows, columns = _shape(file, name, entry)
+        if hidden is not None and rows != hidden:
+            raise ValueError(f"{file.name} gives {name} {rows} rows, and the draft's hidden_size is {hidden}")
+        yield RealWidth(width=columns, where=f"{file.name} ({name})")
     if files and not found:
         yield RealWidth(width=None, where=f"{', '.join(file.name for file in files[:3])} has no {min(FC)}")
 
@@ -84,11 +92,28 @@ def _files(folder: Path) -> list[Path]:
     return [folder / file for file in named]
 
 
-def _columns(file: Path, name: str, entry: Any) -> int:
+def _shape(file: Path, name: str, entry: Any) -> tuple[int, int]:
     shape = entry.get("shape") if isinstance(entry, dict) else None
     if not isinstance(shape, list) or len(shape) != 2 or not all(type(size) is int and size > 0 for size in shape):
         raise ValueError(f"{file.name} gives {name} no shape of two whole numbers")
-    return int(shape[1])
+    each, held = _BYTES.get(entry.get("dtype")), _extent(entry)
+    if each is None:
+        raise ValueError(f"{file.name} gives {name} the type {entry.get('dtype')!s:.20}, which safetensors has not")
+    if held is None or held[1] - held[0] != shape[0] * shape[1] * each:
+        bytes_ = held[1] - held[0] if held else 0
+        wanted = shape[0] * shape[1] * each
+        raise ValueError(
+            f"{file.name} keeps {bytes_} bytes for {name}, and {shape[0]} x {shape[1]} {entry['dtype']} are {wanted}"
+        )
+    return shape[0], shape[1]
+
+
+def _extent(entry: Any) -> tuple[int, int] | None:
+    """Return where a tensor's bytes begin and end behind the header; None where that is not said."""
+    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(one) is int and one >= 0 for one in offsets):
+        return None
+    return offsets[0], offsets[1]
 
 
 def _map(path: Path) -> dict[str, Any]:
@@ -116,4 +141,8 @@ def read_header(file: Path) -> dict[str, Any]:
             raise ValueError(f"{file.name} is no safetensors file: its header is no JSON") from error
     if not isinstance(header, dict):
         raise ValueError(f"{file.name} is no safetensors file: its header is no map")
+    ends = [extent[1] for entry in header.values() if (extent := _extent(entry)) is not None]
+    there, wanted = file.stat().st_size, 8 + length + max(ends, default=0)
+    if there < wanted:
+        raise ValueError(f"{file.name} is cut off: it has {there} bytes, and its header speaks of {wanted}")
     return header

@@ -24,7 +24,7 @@ from eagle_contracts.spec.errors import SpecError, SpecIssue
 from eagle_contracts.spec.model import Environment, Pipeline, Value
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.taps import Tap, parse_taps
-from eagle_contracts.targets import real_fc_of, twin_of
+from eagle_contracts.targets import real_fc_of, twin_of, unread_of
 from eagle_contracts.twin import Twin
 from eagle_contracts.verdict import Mismatch
 from eagle_contracts.waiting import Waiting
@@ -234,6 +234,7 @@ class Session:
             slots=len(self.taps(case.pipeline)),
             requests=tuple(len(prompt) for prompt in seen.twin.prompts),
             real_draft=draft_hidden(case.pipeline.draft_config) if case.pipeline.draft_config else None,
+            unread=unread_of(case.pipeline),
             real_fc=real_fc_of(case.pipeline) if any(e.kind == "fc_in" for e in case.expectations) else (),
             concatenated=tuple(key for e in case.contract.expect if e.kind == "concat" for key in _keys(e.value)),
         )

@@ -9,6 +9,7 @@ from typing import Any
 from eagle_contracts.plan import widths_of
 from eagle_contracts.real_draft import RealWidth, fc_widths
 from eagle_contracts.spec.document import Document, load_json
+from eagle_contracts.spec.draft_config import Unread, unread
 from eagle_contracts.spec.errors import fail
 from eagle_contracts.spec.located import pick
 from eagle_contracts.spec.model import Pipeline
@@ -77,3 +78,9 @@ def real_fc_of(pipeline: Pipeline) -> tuple[RealWidth, ...]:
         return fc_widths(config, widths_of(pipeline)) if config is not None else ()
     except (OSError, ValueError) as error:
         raise fail(pipeline.document.at("draft", "config"), str(error)) from error
+
+
+def unread_of(pipeline: Pipeline) -> tuple[Unread, ...]:
+    """Return the keys of the draft's config.json, as it is, that say something to nobody."""
+    data = pipeline.draft_document.data if pipeline.draft_document is not None else None
+    return tuple(unread(data)) if isinstance(data, dict) else ()

@@ -290,17 +290,6 @@ def _prompts(seed: int) -> tuple[tuple[int, ...], ...]:
     return tuple(out)
 
 
-def with_layer_ids(draft: Mapping[str, Any], layer_ids: object) -> dict[str, Any]:
-    """Return a draft config that names these ids where SGLang's target side reads them.
-
-    SGLang reads only the nested `eagle_config` (0.5.9: model_executor/model_runner.py; 0.5.23:
-    model_runner_components/spec_aux_hidden_state.py); a top-level list is dropped, so that nothing contradicts it.
-    """
-    out = without_layer_ids(draft)
-    out["eagle_config"][IDS] = layer_ids
-    return out
-
-
 def with_layer_ids_in_place(draft: Mapping[str, Any], layer_ids: object) -> dict[str, Any]:
     """Return a draft config whose ids are these, where it has its own, and nothing else of it changed.
 

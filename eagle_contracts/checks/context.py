@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eagle_contracts.real_draft import RealWidth
+from eagle_contracts.spec.draft_config import Unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +15,8 @@ class Context:
     `layers` and `width` are the twin's depth and hidden size, `real_width` and `real_draft` the hidden sizes that the
     target's and the draft's configs have, `slots` how many taps are claimed, `requests` the token counts of the
     requests, `concatenated` the outputs that the contract promises to be a concatenation, `real_fc` how wide the real
-    draft's `fc` is by its own files, `dtype` the type that the engine computes in.
+    draft's `fc` is by its own files, `unread` the keys of the draft's config.json that say something to nobody, `dtype`
+    the type that the engine computes in.
     """
 
     layers: int
@@ -25,6 +27,7 @@ class Context:
     concatenated: tuple[str, ...] = ()
     real_draft: int | None = None
     real_fc: tuple[RealWidth, ...] = ()
+    unread: tuple[Unread, ...] = ()
     dtype: str = "float32"
 
     @property

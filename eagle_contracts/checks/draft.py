@@ -12,8 +12,9 @@ from eagle_contracts.checks.context import Context
 from eagle_contracts.checks.draft_promises import read_promise
 from eagle_contracts.checks.outputs import product
 from eagle_contracts.checks.slots import check_slots, refused
-from eagle_contracts.observation import Observation
+from eagle_contracts.observation import Observation, observation_from_json
 from eagle_contracts.real_draft import RealWidth
+from eagle_contracts.spec.draft_config import IDS, unread
 from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
@@ -35,7 +36,7 @@ def check_first_step(promise: Value, observation: Observation, context: Context)
         yield wrong
         return
     slots = list(check_slots(promise.child("slots"), observation, context)) if "slots" in _map(promise) else []
-    yield from slots or _not_handed_over(observation, context)
+    yield from slots or [*_not_handed_over(observation, context), *_not_recorded(promise, observation, context)][:1]
 
 
 def _first_width(promise: Value, observation: Observation, context: Context) -> Mismatch | None:
@@ -67,6 +68,33 @@ def _not_handed_over(observation: Observation, context: Context) -> Iterator[Mis
             sentence=f"fc does not read the states that the draft was handed, nor these after the draft's own norms "
             f"(relative error up to {error:.1e})",
         )
+
+
+def _not_recorded(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
+    """Yield that this config makes the target capture other states than the contract read by `from` recorded."""
+    if not _is_moved(observation, context):
+        return
+    if keys := _unread(observation, context):
+        yield Mismatch(diagnosis="config_ignored", sentence=keys[0] + _moved(observation, context))
+        return
+    own = observation_from_json({**observation.data, **observation.data["own"]})
+    found = list(check_slots(promise.child("slots"), own, context)) if "slots" in _map(promise) else []
+    told = "by the draft's config the target hands over other states than the contract read by from recorded"
+    for one in found[:1]:
+        yield replace(one, sentence=f"{told}: {one.sentence}")
+    if not found:
+        yield Mismatch(diagnosis="other_state", sentence=f"{told} (error {observation.data['own_error']:.1e})")
+
+
+def _is_moved(observation: Observation, context: Context) -> bool:
+    error = observation.data["own_error"]
+    return error is not None and not error <= max(OWN_STATES, context.noise)
+
+
+def _moved(observation: Observation, context: Context) -> str:
+    if not _is_moved(observation, context):
+        return ""
+    return f"; the target hands over other states than recorded (error {observation.data['own_error']:.1e})"
 
 
 def check_later_steps(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
@@ -204,14 +232,21 @@ def check_config(promise: Value, observation: Observation, context: Context) -> 
     if (stopped := _stopped(observation, context)) is not None:
         yield stopped
         return
-    written, readers = observation.data["written"], observation.data["readers"]
-    ignored = [line for key, value in written.items() for line in _ignored(key, value, readers, written)]
-    ignored += _switched(observation.data)
-    if ignored:
-        error = observation.data["own_error"]
-        moved = error is not None and error > max(OWN_STATES, context.noise)
-        more = f"; the target hands over other states than recorded (error {error:.1e})" if moved else ""
+    if ignored := _unread(observation, context):
+        more = _moved(observation, context)
         yield Mismatch(diagnosis="config_ignored", sentence=ignored[0] + more, details=tuple(ignored[1:]))
+
+
+def _unread(observation: Observation, context: Context) -> list[str]:
+    """Return a sentence for each key that no reader goes by: as measured, then as it stands in the file."""
+    written, readers = observation.data["written"], observation.data["readers"]
+    measured = [line for key, value in written.items() for line in _ignored(key, value, readers, written)]
+    measured += _switched(observation.data)
+    if readers["ids"] is None and written["use_aux_hidden_state"] and not any(key.endswith(IDS) for key in written):
+        measured.append(f"no {IDS} stands in the draft's config, and the target side falls back to its default")
+    keys = [*context.unread, *unread(observation.data.get("config") or {})]
+    told = {one.path: one.sentence for one in keys if not any(one.path[-1] in line for line in measured)}
+    return [*measured, *(f"in the draft's config {sentence}" for sentence in told.values())]
 
 
 _READERS = {"fc": "the draft class sized fc", "buffer": "the draft's graph buffer is sized"}

@@ -9,6 +9,7 @@ from eagle_contracts.checks.context import Context
 from eagle_contracts.observation import Observation, Refusal, SlotSeen, slot_from_json
 from eagle_contracts.patterns import State, diagnose, slots_from
 from eagle_contracts.spec.errors import fail
+from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Value
 from eagle_contracts.taps import CONVENTIONS, Tap, parse_tap, parse_taps
 from eagle_contracts.verdict import Mismatch, SlotEvidence
@@ -23,6 +24,9 @@ def check_slots(promise: Value, observation: Observation, context: Context) -> I
     if observation.refusal is not None:
         yield refused(observation.refusal)
         return
+    if (ignored := _ignored(observation)) is not None:
+        yield ignored
+        return
     if promise.data == {}:
         raise fail(promise.position, "slots promises nothing: name taps, such as $trained.taps")
     if is_grouped(promise):
@@ -34,6 +38,28 @@ def check_slots(promise: Value, observation: Observation, context: Context) -> I
         return
     names = [f"slot {n}" for n in range(max(len(taps), len(observation.slots)))]
     yield from _held(taps, names, observation.slots, context.layers, promise)
+
+
+def _ignored(observation: Observation) -> Mismatch | None:
+    """Return that the engine did not read the ids that its config has, and what it captures instead."""
+    written, read = observation.data.get("written"), observation.data.get("read")
+    if written is None or read is None:
+        return None
+    held = ", ".join(observation.states or ()) or "states that were not identified"
+    if not read["use_aux_hidden_state"]:
+        return Mismatch(
+            diagnosis="config_ignored",
+            sentence=f"the draft's config has the ids {show(written)}, and use_aux_hidden_state there is false: the "
+            f"engine captures no layer and hands over {held}",
+        )
+    if read["ids"] == written:
+        return None
+    found = "no ids, and falls back to its default" if read["ids"] is None else show(read["ids"])
+    return Mismatch(
+        diagnosis="config_ignored",
+        sentence=f"the draft's config has the ids {show(written)}, and the target side reads {found}: it captures "
+        f"{held}",
+    )
 
 
 def refused(refusal: Refusal) -> Mismatch:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from eagle_contracts.spec.document import Document, load_json
+from eagle_contracts.spec.draft_config import IDS, NESTED, unread
 from eagle_contracts.spec.errors import SpecError, SpecIssue, fail, suggest
 from eagle_contracts.spec.flow import found, show
 from eagle_contracts.spec.located import value_at
 from eagle_contracts.spec.model import SETTABLE, Environment, Pipeline, Ref, Value
 from eagle_contracts.spec.position import Position
-
-IDS: Final = "eagle_aux_hidden_state_layer_ids"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +98,19 @@ def _draft_ids(ref: Ref, scope: Scope) -> Value:
     document = pipeline.draft_document or load_json(pipeline.draft_config)
     places = [path for path in (("eagle_config", IDS), (IDS,)) if _has(document.data, path)]
     if not places:
-        raise fail(
-            ref.position, f"no draft.layer_ids: {document.shown} has no {IDS}", _ids_advice(scope, document.shown)
-        )
+        message = f"no draft.layer_ids: {document.shown} has no {IDS}"
+        raise fail(ref.position, message, _misspelt(document) or _ids_advice(scope, document.shown))
     values = [value_at(document, *path) for path in places]
     if len(values) == 2 and values[0].data != values[1].data:
         raise SpecError([_disagreement(document, places[0], values)])
     return values[0]
+
+
+def _misspelt(document: Document) -> str:
+    """Return which key of the draft's config was meant for the ids, if one looks like it."""
+    keys = unread(document.data) if isinstance(document.data, dict) else ()
+    near = [one for one in keys if IDS in one.write and one.path[-1] != NESTED]
+    return f"{near[0].path[-1]} at {document.key_at(*near[0].path)}: {near[0].write}" if near else ""
 
 
 def _ids_advice(scope: Scope, config: str) -> str:

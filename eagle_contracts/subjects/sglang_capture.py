@@ -1,8 +1,9 @@
 """`sglang.capture`: which states SGLang's target side hands to the draft for a list of layer ids.
 
-The subject writes the ids into a draft's config.json, lets the engine read it by itself, and runs the engine's own
-model class, setter, forward pass and logits processor. `request` and `baseline` run in pytest's process, all else in a
-worker.
+The subject writes the ids into a copy of the draft's config.json, in the place where it has its ids, lets the engine
+read that by itself, and runs the engine's own model class, setter, forward pass and logits processor. An engine that
+does not look there is seen with what it captures instead. `request` and `baseline` run in pytest's process, all else in
+a worker.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from typing import Any
 from eagle_contracts.subjects.protocol import Subject
 
 PARAMETERS: Mapping[str, str] = {
-    "layer_ids": "the list written to eagle_config.eagle_aux_hidden_state_layer_ids of the draft's config.json",
+    "layer_ids": "the list written to the draft's config.json where it has its ids, else inside eagle_config",
 }
 
 
 def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
-    """Return the draft's config with the ids where SGLang reads them; runs in pytest's process."""
+    """Return the draft's config as it is with other ids, and these; runs in pytest's process."""
     from eagle_contracts.spec.references import check_ids
-    from eagle_contracts.twin import with_layer_ids
+    from eagle_contracts.twin import with_layer_ids_in_place
 
     check_ids(given["layer_ids"], "layer_ids")
-    return {"draft": with_layer_ids(twin.draft, given["layer_ids"].data)}
+    ids = given["layer_ids"].data
+    return {"draft": with_layer_ids_in_place(twin.draft, ids), "written": ids}
 
 
 def baseline(twin: Any) -> dict[str, Any]:
@@ -130,16 +132,10 @@ def _capture(params: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="eagle_contracts_draft_") as draft:
         Path(draft, "config.json").write_text(json.dumps(params["draft"]))
         engine = sglang_engine.Engine(folder / "target", draft=Path(draft), architecture=params["architecture"])
-        written = params["draft"]["eagle_config"].get("eagle_aux_hidden_state_layer_ids")
-        read = engine.ids_read()
-        if read != written:
-            raise RuntimeError(
-                f"the engine read {read!r} from the draft's config.json where {written!r} was written: its reader "
-                f"turns every exception into the default, in silence"
-            )
+        read = {"ids": engine.ids_read(), "use_aux_hidden_state": bool(engine.uses_aux())}
         states = engine.forward(manifest["prompts"])
     tensors.save(Path(params["out"]), {"hidden_states": states}, manifest["prompts"])
-    return {"refused": None, "ids_read": read, **identified(states, folder, params)}
+    return {"refused": None, "written": params.get("written"), "read": read, **identified(states, folder, params)}
 
 
 def identified(states: Any, folder: Path, params: dict[str, Any]) -> dict[str, Any]:

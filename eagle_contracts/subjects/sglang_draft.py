@@ -23,6 +23,8 @@ OPTIONAL: Mapping[str, str] = {
     "slots": "which slots of the states the draft is given, in this order; all of them if left out",
 }
 READ = ("eagle_aux_hidden_state_layer_ids", "num_aux_hidden_states")
+SAME = 1e-4
+"""How far the target's own states may be from the recorded ones before they are identified themselves."""
 HEAD = 0.5
 """The part of the target's vocabulary that the twin of a draft with a vocabulary of its own keeps."""
 
@@ -131,14 +133,16 @@ def observe(params: dict[str, Any]) -> dict[str, Any]:
     recorded = _recorded(params)
     slots = recorded.shape[1] // hidden
     draft_weights.write(draft, params["draft"], params["trained"], slots, params["seed"])
-    feed = _Feed(recorded, given=_broken(recorded, hidden, params))
-    seen: dict[str, Any] = {"slots_recorded": slots, "target_width": hidden}
+    feed = _Feed(recorded, given=_broken(recorded, hidden, params), hidden=hidden)
+    seen: dict[str, Any] = {"slots_recorded": slots, "target_width": hidden, "config": params["draft"]}
     try:
         worker = sglang_draft_worker.DraftWorker(folder / "target", draft, params["architecture"])
         seen |= _readers(worker, params, hidden)
         worker.run(prompts, feed)
     except sglang_engine.EngineRefused as refusal:
         return {"refused": sglang_capture.refusal_of(refusal), **seen, **feed.seen(), "rows": 0}
+    if feed.is_other():
+        seen["own"] = sglang_capture.identified(feed.own, folder, params)
     if standins.USED:
         raise standins.StandInUsed(f"the engine used stand-ins: {', '.join(sorted(set(standins.USED)))}")
     steps = draft_steps.Steps(worker, feed.fed, prompts, params)
@@ -150,25 +154,36 @@ def observe(params: dict[str, Any]) -> dict[str, Any]:
 class _Feed:
     """What the draft is given in place of the target's states, and what the target had for it."""
 
-    def __init__(self, recorded: Any, given: Any) -> None:
-        self._recorded, self._given = recorded, given
+    def __init__(self, recorded: Any, given: Any, hidden: int) -> None:
+        self._recorded, self._given, self._hidden = recorded, given, hidden
         self.fed: Any = None
-        self._own: Any = None
+        self.own: Any = None
 
     def __call__(self, own: Any) -> Any:
-        self._own = own
+        self.own = own
         self.fed = self._given if own is not None and own.shape == self._recorded.shape else own
         return self.fed
 
     def seen(self) -> dict[str, Any]:
         """Return both widths, and how far the target's own states are from the recorded ones."""
+        if self.own is None:
+            return {"fed_width": None if self.fed is None else self.fed.shape[-1], "own_width": None, "own_error": None}
+        return {"fed_width": self.fed.shape[-1], "own_width": self.own.shape[-1], "own_error": self._error()}
+
+    def is_other(self) -> bool:
+        """Tell whether the target's own states have the shape of the recorded ones and are not the same."""
+        error = self._error()
+        return error is not None and not error <= SAME
+
+    def _error(self) -> float | None:
+        """Return the largest error of any slot: over all of them a small one would drown."""
         from eagle_contracts.subjects.twin_weights import row_error
 
-        if self._own is None:
-            return {"fed_width": None if self.fed is None else self.fed.shape[-1], "own_width": None, "own_error": None}
-        alike = self._own.shape == self._recorded.shape
-        error = row_error(self._own.float(), self._recorded.float()) if alike else None
-        return {"fed_width": self.fed.shape[-1], "own_width": self._own.shape[-1], "own_error": error}
+        if self.own is None or self.own.shape != self._recorded.shape:
+            return None
+        parts = zip(self.own.float().split(self._hidden, 1), self._recorded.float().split(self._hidden, 1), strict=True)
+        errors = [row_error(own, recorded) for own, recorded in parts]
+        return max(errors, key=lambda error: error if error == error else float("inf"))
 
 
 def _recorded(params: dict[str, Any]) -> Any:

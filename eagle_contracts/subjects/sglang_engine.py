@@ -100,16 +100,19 @@ class Engine:
         return (output[0] if isinstance(output, tuple) else output).hidden_states.cpu()
 
     def ids_read(self) -> Any:
-        """Return the layer ids that the engine itself read from the draft's config.
+        """Return the layer ids that the engine itself read from the draft's config."""
+        return self._read("eagle_aux_hidden_state_layer_ids")
 
-        0.5.9 keeps them on the runner; 0.5.23 in a `SpecAuxHiddenStateConfig` of it.
-        """
+    def uses_aux(self) -> bool:
+        """Tell whether the engine hands over states of inner layers at all, by its own reading of that config."""
+        return bool(self._read("eagle_use_aux_hidden_state"))
+
+    def _read(self, name: str) -> Any:
+        """Return what a reader kept: 0.5.9 does on the runner, 0.5.23 in a `SpecAuxHiddenStateConfig` of it."""
         for holder in (self.runner, *vars(self.runner).values()):
-            if "eagle_aux_hidden_state_layer_ids" in _names(holder):
-                return holder.eagle_aux_hidden_state_layer_ids
-        raise LookupError(
-            "this SGLang keeps eagle_aux_hidden_state_layer_ids neither on ModelRunner nor in a part of it"
-        )
+            if name in _names(holder):
+                return getattr(holder, name)
+        raise LookupError(f"this SGLang keeps {name} neither on ModelRunner nor in a part of it")
 
 
 def _names(holder: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from eagle_contracts.real_draft import RealWidth
+from eagle_contracts.spec.draft_config import Unread
 from eagle_contracts.spec.errors import SpecError
 
 from .observations import REFUSED, WIDTH, check, identified, observation, said
@@ -242,6 +243,45 @@ def test_a_count_that_its_reader_does_not_see(written: Any, readers: Any, senten
     """Each reader of the config has an order of precedence of its own; a value that one ignores is told."""
     [(diagnosis, words)] = told("config", written={"use_aux_hidden_state": True, **written}, readers=readers)
     assert (diagnosis, words) == ("config_ignored", sentence)
+
+
+def test_a_config_without_ids() -> None:
+    """The target's default is captured then; whether that was recorded is told by the states, not by the width."""
+    nothing = {"written": {"use_aux_hidden_state": True}, "readers": {"ids": None, "fc": 3.0, "buffer": 3.0}}
+    sentence = f"no {IDS} stands in the draft's config, and the target side falls back to its default"
+    assert told("config", **nothing) == [("config_ignored", sentence)]
+    moved = {**nothing, "own_error": 0.2, "own": own(2, 30, 58)}
+    more = "; the target hands over other states than recorded (error 2.0e-01)"
+    assert told("first_step", **moved) == [("config_ignored", sentence + more)]
+
+
+def own(*held: int) -> dict[str, Any]:
+    return {"slots": [identified(one) for one in held], "total_width": len(held) * WIDTH, "width": WIDTH}
+
+
+def test_ids_that_are_not_those_of_the_recorded_states() -> None:
+    """The draft is given what was recorded, and serving would give it what its own config names: that is told."""
+    head = "by the draft's config the target hands over other states than the contract read by from recorded"
+    ids = {f"eagle_config.{IDS}": [2, 30, 58], "use_aux_hidden_state": True}
+    given = {"written": ids, "readers": {"ids": [2, 30, 58], "fc": 3.0, "buffer": 3.0}, "own_error": 0.2}
+    [(diagnosis, sentence)] = told("first_step", **given, own=own(2, 30, 58))
+    assert diagnosis == "shifted"
+    assert sentence.startswith(f"{head}: every slot holds the state one layer earlier than declared (-1)")
+    without_slots = {"reads": "slots x target", "fc": "once"}
+    found = said("first_step", without_slots, seen(**given, own=own(2, 30, 58)))
+    assert found == [("other_state", f"{head} (error 2.0e-01)")]
+    assert told("first_step", own_error=5e-5) == []
+
+
+def test_keys_of_the_file_itself() -> None:
+    """What `set` writes over for a run stands in the file all the same, and production reads that."""
+    key = Unread(path=("eagle_config", "fc_norm"), sentence="fc_norm stands inside eagle_config", write="move it")
+    found = said("config", "as_written", seen(), unread=(key,))
+    assert found == [("config_ignored", "in the draft's config fc_norm stands inside eagle_config")]
+    config = {"eagle_config": {IDS: [3, 31, 59], "fc_norm": True}}
+    [(diagnosis, sentence)] = told("config", config=config)
+    assert diagnosis == "config_ignored"
+    assert sentence == "in the draft's config fc_norm stands inside eagle_config, where no reader looks for it"
 
 
 def test_without_auxiliary_states_the_ids_have_no_reader() -> None:

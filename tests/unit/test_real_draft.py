@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import random
 import struct
 import subprocess
@@ -23,14 +25,20 @@ def draft(folder: Path, **config: Any) -> Path:
     return path
 
 
-def checkpoint(file: Path, **shapes: list[int]) -> None:
-    """A checkpoint of the right header and no weights, as large as a header is."""
-    named = {
-        name.replace("_", "."): {"dtype": "BF16", "shape": shape, "data_offsets": [0, 0]}
-        for name, shape in shapes.items()
-    }
-    header = json.dumps(named).encode()
-    file.write_bytes(struct.pack("<Q", len(header)) + header)
+def checkpoint(file: Path, **shapes: list[int] | None) -> None:
+    """A checkpoint of the right header; its weights are a hole in the file, which takes no room."""
+    named, end = {}, 0
+    for name, shape in shapes.items():
+        start, end = end, end + 2 * math.prod(size if type(size) is int and size > 0 else 1 for size in shape or ())
+        named[name.replace("_", ".")] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
+    written(file, named, end)
+
+
+def written(file: Path, header: dict[str, Any], size: int) -> None:
+    """A file with this header and this many bytes of weights."""
+    text = json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(text)) + text)
+    os.truncate(file, 8 + len(text) + size)
 
 
 def widths(path: Path, hidden: int | None = 7168) -> list[tuple[int | None, str]]:
@@ -128,10 +136,32 @@ def test_what_is_no_checkpoint_is_said(tmp_path: Path, data: bytes) -> None:
         read_header(tmp_path / "model.safetensors")
 
 
+FC = {"dtype": "BF16", "shape": [8, 24], "data_offsets": [0, 384]}
+
+
+@pytest.mark.parametrize(
+    ("entry", "size", "words"),
+    [
+        ({}, 383, "model.safetensors is cut off: it has "),
+        ({"shape": [9, 24], "data_offsets": [0, 432]}, 432, "gives fc.weight 9 rows, and the draft's hidden_size is 8"),
+        ({"dtype": "F32"}, 384, "keeps 384 bytes for fc.weight, and 8 x 24 F32 are 768"),
+        ({"data_offsets": "0, 384"}, 384, "keeps 0 bytes for fc.weight, and 8 x 24 BF16 are 384"),
+        ({"dtype": "BF17"}, 384, "gives fc.weight the type BF17, which safetensors has not"),
+    ],
+)
+def test_a_header_that_its_file_does_not_bear_out(tmp_path: Path, entry: dict[str, Any], size: int, words: str) -> None:
+    """A download that broke off, or an fc of another draft: the width alone would look right."""
+    path = draft(tmp_path, hidden_size=8)
+    written(tmp_path / "model.safetensors", {"fc.weight": {**FC, **entry}}, size)
+    with pytest.raises(ValueError, match="model.safetensors") as caught:
+        fc_widths(path, 8)
+    assert words in str(caught.value)
+
+
 def test_damaged_headers_are_sentences(tmp_path: Path) -> None:
-    """A thousand headers with bytes changed or cut off: a width, or one sentence, and nothing else."""
-    path, file = draft(tmp_path), tmp_path / "model.safetensors"
-    checkpoint(file, fc_weight=[7168, 21504], norm_weight=[7168])
+    """A thousand small files with bytes changed or cut off: a width, or one sentence, and nothing else."""
+    path, file = draft(tmp_path, hidden_size=8), tmp_path / "model.safetensors"
+    checkpoint(file, fc_weight=[8, 24], norm_weight=[8])
     whole, dice = file.read_bytes(), random.Random(5)
     outcomes: set[int | str] = set()
     for _ in range(1000):

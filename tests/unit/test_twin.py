@@ -15,7 +15,6 @@ from eagle_contracts.twin import (
     Twin,
     TwinError,
     make_twin,
-    with_layer_ids,
     with_layer_ids_in_place,
     without_layer_ids,
 )
@@ -145,14 +144,11 @@ def test_a_twin_follows_from_the_configs_alone() -> None:
     assert all(16 <= token < 512 for prompt in twin(LLAMA).prompts for token in prompt)
 
 
-def test_the_ids_are_written_where_sglang_reads_them() -> None:
-    """A list at the top, which SGLang does not read, is taken away so that nothing contradicts."""
-    draft = {"eagle_aux_hidden_state_layer_ids": [9], "eagle_config": {"other": 1}}
-    assert with_layer_ids(draft, [2, 30, 58]) == {
-        "eagle_config": {"other": 1, "use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": [2, 30, 58]}
-    }
-    assert without_layer_ids(with_layer_ids(draft, [2])) == {"eagle_config": {"other": 1, "use_aux_hidden_state": True}}
-    assert draft["eagle_aux_hidden_state_layer_ids"] == [9]
+def test_a_draft_can_leave_its_ids_to_the_engine() -> None:
+    """No list stays, in neither place, and the states of inner layers are asked for."""
+    draft = {IDS: [9], "eagle_config": {"other": 1, IDS: [2]}}
+    assert without_layer_ids(draft) == {"eagle_config": {"other": 1, "use_aux_hidden_state": True}}
+    assert draft[IDS] == [9]
 
 
 def test_ids_are_put_where_a_draft_has_them() -> None:
