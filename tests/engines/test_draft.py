@@ -145,6 +145,10 @@ def test_two_states_and_a_key_that_nobody_reads(engines: Engines) -> None:
 FAULTS = {
     "swapped_slots": {"first_step": "permuted"},
     "one_row_behind": {"first_step": "unknown_state"},
+    "a_row_of_another_request": {"first_step": "wrong_request"},
+    "a_row_of_zeros": {"first_step": "other_state"},
+    "a_request_behind": {"first_step": "other_state"},
+    "slots_swapped_in_a_row": {"first_step": "permuted"},
     "fc_twice": {"first_step": "fc_repeated"},
     "fc_later": {"later_steps": "fc_repeated", "reference": "altered"},
     "same_token": {"pairing": "mispaired"},
@@ -211,6 +215,8 @@ def test_a_fault_on_the_drafts_side_breaks_the_promise_about_it(
 @pytest.mark.parametrize(
     ("fault", "promise", "words"),
     [
+        ("a_row_of_another_request", "first_step", "position 1 of request 0, which holds the states of position "),
+        ("slots_swapped_in_a_row", "first_step", "request 0, which holds its slots in the order [1, 0, 2]"),
         ("same_token", "pairing", "mispaired: request 0: the state of position 0 is paired with token "),
         ("positions_ahead", "pairing", "mispaired: request 0: the pairs stand at positions [1, 2, 3"),
         ("positions_stuck", "pairing", "mispaired: request 0: step 3 stands at position 11, not at 12"),

@@ -136,7 +136,7 @@ def test_a_contract_without_controls_passes_with_a_warning(repository: Repositor
 def test_an_unavailable_environment_skips_its_items(repository: Repository) -> None:
     """A skip names its code, the environment's place, and the command that helps; the others are checked."""
     repository.edit(
-        f"{FOLDER}/pipeline.yaml", {"toy-2: {role: serve, like: toy-1}": "gone-1: {role: serve, engine: gone==1.0}"}
+        f"{FOLDER}/pipeline.yaml", {"toy-2: {role: serve, like: toy-1}": "gone-1: {role: serve, engine: toy==9.0}"}
     )
     result = repository.run("-rs")
     result.assert_outcomes(passed=4, skipped=2)
@@ -144,7 +144,7 @@ def test_an_unavailable_environment_skips_its_items(repository: Repository) -> N
     (line,) = (line for line in result.outlines if line.startswith("SKIPPED"))
     assert line.startswith(
         "SKIPPED [2] contracts/toy/sglang_capture_offset.yaml:5: unavailable(environment): The environment 'gone-1' "
-        "(contracts/toy/pipeline.yaml:7) has no interpreter: gone==1.0 is not installed here"
+        "(contracts/toy/pipeline.yaml:7) has no interpreter: toy==9.0 is not installed here"
     )
     assert line.endswith("build it: eagle-contracts env sync gone-1")
 
