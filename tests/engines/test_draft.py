@@ -275,12 +275,19 @@ def test_a_draft_that_is_narrower_than_its_target(engines: Engines, kind: str) -
 
 
 def test_a_config_as_the_user_has_it(engines: Engines) -> None:
-    """Ids at the top of the file, and a key of training that no reader has: neither is put right on the way."""
+    """Ids at the top of the file, and a key of training that no reader has: neither is put right on the way.
+
+    The capture has its ids where the file has them too, so the engine's default states are recorded.
+    """
     draft = json.loads((KIMI / "draft.config.json").read_text())
     draft |= {"eagle_config": {"use_aux_hidden_state": True}, IDS: [2, 4, 6], "norm_before_residual": True}
-    verdicts = judged(engines, folder(engines.project / "as_it_is", draft, [2, 4, 6], [2, 4, 6]))
+    contract = folder(engines.project / "as_it_is", draft, [2, 4, 6], [2, 4, 6])
+    [capture] = engines.judged(contract.with_name("capture.yaml")).values()
+    assert capture.diagnosis == "config_ignored"
+    assert "move it inside eagle_config" in text(capture)
+    verdicts = judged(engines, contract)
     found = {name: verdict.diagnosis for name, verdict in verdicts.items() if verdict.status != "passed"}
-    assert found == {"config": "config_ignored", "reference": "altered"}
+    assert found == {"first_step": "other_state", "config": "config_ignored", "reference": "altered"}
     assert text(verdicts["config"]).startswith(
         f"config_ignored: {IDS} is [2, 4, 6] in the draft's config, and the target side reads no ids and falls back to "
         "its default"
