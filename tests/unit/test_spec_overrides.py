@@ -76,8 +76,8 @@ def test_a_reference_may_stand_on_the_command_line() -> None:
         ),
         (
             "draft.layer_ids=2, 18,33",
-            "--contracts-set draft.layer_ids: draft.layer_ids must be a list of whole numbers, not the text '2, 18,33'\n"
-            "    draft.layer_ids=2, 18,33\n                    ^\n  write 'draft.layer_ids=[2,18,33]'",
+            "--contracts-set draft.layer_ids: draft.layer_ids must be a list of whole numbers, not the text '2, "
+            "18,33'\n    draft.layer_ids=2, 18,33\n                    ^\n  write 'draft.layer_ids=[2,18,33]'",
         ),
         (
             "draft.layer_ids=[2,x]",
