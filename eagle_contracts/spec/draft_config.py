@@ -2,10 +2,10 @@
 
 Where keys are looked for is that of SGLang 0.5.9 and 0.5.23: the target's side reads the ids and
 `use_aux_hidden_state` inside `eagle_config` alone (0.5.23: model_executor/model_runner_components/
-spec_aux_hidden_state.py; 0.5.9: model_executor/model_runner.py), and the draft classes read all else at the top, but the
-Llama class `norm_before_fc` in either place (models/llama_eagle3.py, models/kimi_k25_eagle3.py). Neither class goes by
-`sliding_window`, and the Llama class builds q, k and v without a bias whatever `attention_bias` says. No engine and no
-torch is needed.
+spec_aux_hidden_state.py; 0.5.9: model_executor/model_runner.py), and the draft classes read all else at the top, but
+the Llama class `norm_before_fc` in either place (models/llama_eagle3.py, models/kimi_k25_eagle3.py). Neither class goes
+by `sliding_window`, and the Llama class builds q, k and v without a bias whatever `attention_bias` says. No engine and
+no torch is needed.
 """
 
 from __future__ import annotations
