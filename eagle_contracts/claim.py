@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from eagle_contracts.engines import Unrunnable
+from eagle_contracts.observation import Observation
 from eagle_contracts.plan import Case, environments_of, parameters
 from eagle_contracts.session import Session
 from eagle_contracts.spec.errors import SpecError
-from eagle_contracts.spec.model import Environment
-from eagle_contracts.taps import Tap, as_hidden_states, make_tap
+from eagle_contracts.spec.flow import show
+from eagle_contracts.spec.model import Environment, Value
+from eagle_contracts.taps import CONVENTIONS, Tap, as_hidden_states, make_tap
 
 UNCLEAR: tuple[int | None, ...] = ()
 """What an environment shows whose slots are not all identified."""
@@ -53,6 +56,40 @@ def doubt(case: Case, session: Session, taps: Sequence[Tap]) -> Claim | None:
             f"no id.",
         ),
     )
+
+
+def other_reading(claimed: Value, taps: Sequence[Tap], observation: Observation) -> tuple[str, ...]:
+    """Return that the claim's list, counted by the other convention, names exactly what was observed, if it does."""
+    held = _plain_states(observation)
+    data: Mapping[str, Any] = claimed.data if isinstance(claimed.data, Mapping) else {}
+    written = next(iter(data), "")
+    if written not in CONVENTIONS or not isinstance(data[written], list):
+        return ()
+    ids, other = data[written], next(one for one in CONVENTIONS if one != written)
+    offset = 1 if other == "layer_outputs" else 0
+    if not all(type(entry) is int for entry in ids) or held != tuple(entry + offset for entry in ids):
+        return ()
+    said = ", ".join(tap.label() for tap in taps)
+    return (
+        f"Did you mean {other}: {show(ids)} at {claimed.position}? {written}: {show(ids)} names {said}; counted the "
+        f"other way the list names exactly what the engine hands over.",
+    )
+
+
+def in_layer_order(claimed: Value, taps: Sequence[Tap], layers: int) -> tuple[str, ...]:
+    """Return what to do about a claim whose states no list of ids can put in their order."""
+    text = as_hidden_states(sorted(taps, key=lambda tap: layers if tap.k is None else tap.k), layers)
+    return (
+        f"The engine hands states over in layer order, whatever the order of the ids. If training joined them so, "
+        f"write {{{text}}} at {claimed.position}. If it joined them as declared, no list serves this draft: put the "
+        f"columns of its fc in layer order.",
+    )
+
+
+def _plain_states(observation: Observation) -> tuple[int, ...] | None:
+    best = [slot.best for slot in observation.slots if slot.outcome == "identified"]
+    held = [one.k for one in best if one is not None and one.kind == "state" and one.k is not None]
+    return tuple(held) if held and len(held) == len(observation.slots) else None
 
 
 def _asked(case: Case) -> tuple[list[Environment], str]:

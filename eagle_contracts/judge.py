@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from eagle_contracts.claim import Claim, doubt
+from eagle_contracts.claim import Claim, doubt, in_layer_order, other_reading
 from eagle_contracts.devices import CPU
 from eagle_contracts.draft_advice import advised as draft_advised
 from eagle_contracts.engines import Unrunnable
@@ -171,6 +171,10 @@ def _advised(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verd
     before = (*_cause(case, session, given, parameter, seen), *(claim.sentences if claim else ()))
     run = _runner(case, session, given, parameter)
     ids, tried = search(taps, run, skip=[given[parameter].data])
+    if taps and claim is None:
+        before += other_reading(session.declared(case)[0], taps, seen.observation)
+    if taps and ids is None and verdict.diagnosis == "permuted":
+        before += in_layer_order(session.declared(case)[0], taps, seen.twin.layers)
     remedy = Remedy(
         key=key,
         lists=(tuple(ids),) if ids else (),

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from eagle_contracts.claim import doubt
+from eagle_contracts.claim import doubt, in_layer_order, other_reading
 from eagle_contracts.engines import Unrunnable
 from eagle_contracts.observation import Observation
 from eagle_contracts.plan import Case
@@ -17,9 +17,9 @@ from eagle_contracts.remedy import MOST_TRIES, candidates, captures, search
 from eagle_contracts.session import Session
 from eagle_contracts.spec.load import load_contract, load_pipeline
 from eagle_contracts.subjects.registry import subject_named
-from eagle_contracts.taps import Tap, make_tap
+from eagle_contracts.taps import Tap, make_tap, parse_taps
 
-from .observations import REFUSED, identified, observation
+from .observations import REFUSED, identified, observation, value
 
 ROOT = Path(__file__).resolve().parents[2]
 KIMI = ROOT / "contracts" / "kimi_k25"
@@ -128,6 +128,46 @@ def test_a_claim_that_every_environment_contradicts() -> None:
         "h[0], h[3], h[31] (sglang-0.5.9, sglang-0.5.23).",
         "Look first at what was trained. If it was embedding h[0], h[3], h[31], write trained.taps: {hidden_states: "
         "[0, 3, 31]} at contracts/kimi_k25/pipeline.yaml:5 and change no id.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("claimed", "held", "words"),
+    [
+        (
+            {"hidden_states": [2, 18, 33]},
+            (3, 19, 34),
+            "Did you mean layer_outputs: [2, 18, 33] at contracts/a.yaml:9? hidden_states: [2, 18, 33] names h[2], "
+            "h[18], h[33]; counted the other way the list names exactly what the engine hands over.",
+        ),
+        (
+            {"layer_outputs": [3, 19, 34]},
+            (3, 19, 34),
+            "Did you mean hidden_states: [3, 19, 34] at contracts/a.yaml:9? layer_outputs: [3, 19, 34] names h[4], "
+            "h[20], h[35]; counted the other way the list names exactly what the engine hands over.",
+        ),
+        ({"hidden_states": [3, 19, 34]}, (2, 18, 33), None),
+        ({"hidden_states": [2, 18, 33]}, (3, 19, None), None),
+        ({"hidden_states": ["embed", 18, 33]}, (1, 19, 34), None),
+        ({"hidden_states": [2, 18]}, (3, 19, 34), None),
+    ],
+)
+def test_a_claim_that_is_right_counted_the_other_way(
+    claimed: dict[str, Any], held: Sequence[int | None], words: str | None
+) -> None:
+    """It is offered only where the list, so counted, names exactly what was observed."""
+    written = value(claimed)
+    found = other_reading(written, parse_taps(written, 36), capture(*held))
+    assert found == ((words,) if words else ())
+
+
+def test_a_claim_in_an_order_that_no_list_gives() -> None:
+    """Engines hand states over in layer order: the claim is written so, or fc's columns are."""
+    written = value({"hidden_states": [19, 3, "final"]})
+    assert in_layer_order(written, parse_taps(written, 36), 36) == (
+        "The engine hands states over in layer order, whatever the order of the ids. If training joined them so, write "
+        "{hidden_states: [3, 19, final]} at contracts/a.yaml:9. If it joined them as declared, no list serves "
+        "this draft: put the columns of its fc in layer order.",
     )
 
 
