@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from eagle_contracts.checks.draft import FC_WIDE
 from eagle_contracts.plan import Case, parameters, written
 from eagle_contracts.session import Seen, Session
 from eagle_contracts.spec.draft_config import IDS, NESTED, USE, Unread, unread
@@ -18,7 +19,6 @@ from eagle_contracts.targets import place_named_in
 from eagle_contracts.verdict import Remedy, Verdict
 
 _ABSENT = re.compile(r"has no attribute '(\w+)'|KeyError: '(\w+)'|^'(\w+)'$")
-_OF_FC = ("fc.weight", "fc.", "num_aux_hidden_states")
 
 
 def advised(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verdict:
@@ -26,7 +26,7 @@ def advised(case: Case, session: Session, seen: Seen, verdict: Verdict) -> Verdi
     data = seen.observation.data
     ids = _recorded_with(case, session)
     if seen.observation.refusal is not None:
-        lines = list(_refused(case, seen))
+        lines = list(_refused(case, seen, verdict))
     elif verdict.diagnosis == "config_ignored":
         lines = list(_ignored(case, data, ids))
     elif data.get("own") is not None and ids is not None:
@@ -71,7 +71,7 @@ def _ignored(case: Case, data: Mapping[str, Any], ids: Value | None) -> Iterator
         yield _line(one, case)
     nested = config.get(NESTED)
     if isinstance(nested, Mapping) and USE in nested and not nested[USE]:
-        yield f"at {_place((NESTED, USE), case)}: write true, or the draft gets no states of inner layers"
+        yield f"{NESTED}.{USE} at {_place((NESTED, USE), case)}: write true, or no inner state is handed over"
     if IDS not in config and not (isinstance(nested, Mapping) and IDS in nested):
         what = ids.data if ids is not None else "[...]"
         inside = "inside it" if isinstance(nested, Mapping) else f"inside {NESTED}, a map at the top"
@@ -80,21 +80,21 @@ def _ignored(case: Case, data: Mapping[str, Any], ids: Value | None) -> Iterator
     for name, value in data.get("switches", {}).items():
         if behaves.get(name, value) != value:
             yield (
-                f"at {_place((name,), case)}: a draft trained with {name} cannot be served by this class of this "
-                f"engine; take the key out only if it was trained without"
+                f"{name} at {_place((name,), case)}: a draft trained with {name} cannot be served by this class "
+                f"of this engine; take the key out only if it was trained without"
             )
 
 
-def _refused(case: Case, seen: Seen) -> Iterator[str]:
+def _refused(case: Case, seen: Seen, verdict: Verdict) -> Iterator[str]:
     """Yield what an engine's refusal speaks of in the draft's config: a key that is not there, one that is, a value."""
     document, refusal = case.pipeline.draft_document, seen.observation.refusal
     if document is None or refusal is None or not isinstance(document.data, dict):
         return
     config = document.data
-    for one in (*wrong_sizes(config, {}), *unread(config)):
-        if one.path[-1] in f"{refusal.message} {refusal.line}" or one.path == (NESTED,):
-            yield f"{_line(one, case)} ({one.sentence})"
-            return
+    impossible = [*wrong_sizes(config, {}), *(one for one in unread(config) if one.path == (NESTED,))]
+    if impossible:
+        yield from (f"{one.sentence}. {_line(one, case)}" for one in impossible)
+        return
     absent = next((name for found in _ABSENT.findall(refusal.message) for name in found if name), "")
     if absent and absent not in config and not hasattr(str, absent) and not hasattr(dict, absent):
         yield f"{document.shown} has no {absent} at its top: write it there, as the draft was trained"
@@ -102,13 +102,13 @@ def _refused(case: Case, seen: Seen) -> Iterator[str]:
     place = place_named_in(f"{refusal.message} {refusal.line}", document)
     if place is not None:
         yield f"the draft's config has that at {place.full}: {place.text.strip()[:60]}"
-    elif any(word in refusal.message for word in _OF_FC):
+    elif any(FC_WIDE in line for one in verdict.mismatches for line in one.details):
         path = next((p for p in (("num_aux_hidden_states",), (NESTED, IDS), (IDS,)) if pick(config, p)), (NESTED,))
-        yield f"how many states fc reads is said at {_place(path, case)}"
+        yield f"{'.'.join(path)} at {_place(path, case)} says how many states fc reads: write it as trained"
 
 
 def _line(one: Unread, case: Case) -> str:
-    return f"at {_place(one.path, case)}: {one.write}"
+    return f"{'.'.join(one.path)} at {_place(one.path, case)}: {one.write}"
 
 
 def _place(path: tuple[str, ...], case: Case) -> Position:

@@ -19,6 +19,7 @@ from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
 
+FC_WIDE = "is how wide the checkpoint's fc is"
 OWN_STATES = 1e-4
 """How far the target's own states may be from the recorded ones before they are called others."""
 
@@ -308,7 +309,7 @@ def _unfitting(message: str, context: Context) -> Iterator[str]:
     if f", {width}]" in message:
         real = _real(context, context.slots)
         yield (
-            f"{width} is how wide the checkpoint's fc is: slots x target on the twin{real}. By its config the engine "
+            f"{width} {FC_WIDE}: slots x target on the twin{real}. By its config the engine "
             f"builds fc for another number or width of states"
         )
 

@@ -98,7 +98,7 @@ def _ids(config: Mapping[str, Any], inside: Mapping[str, Any]) -> Iterator[Unrea
         return
     if nested is None:
         sentence = f"{IDS} stands at the top, where the target's side does not look; it falls back to its default"
-        yield Unread(path=(IDS,), sentence=sentence, write=f"move it inside {NESTED}")
+        yield Unread(path=(IDS,), sentence=sentence, write=f"move it inside {NESTED}, where that looks")
     else:
         sentence = f"{IDS} is {show(top)} at the top and {show(nested)} inside {NESTED}"
         yield Unread(path=(IDS,), sentence=sentence, write="keep the one that was meant, inside")
@@ -108,7 +108,7 @@ def _switched_at_the_top(config: Mapping[str, Any], inside: Mapping[str, Any]) -
     if USE in config and bool(config[USE]) != bool(inside.get(USE, True)):
         read = show(inside[USE]) if USE in inside else "nothing, which means true"
         sentence = f"{USE} is {show(config[USE])} at the top, where no reader looks; inside {NESTED} it is {read}"
-        yield Unread(path=(USE,), sentence=sentence, write=f"move it inside {NESTED}")
+        yield Unread(path=(USE,), sentence=sentence, write=f"move it inside {NESTED}, where engines look")
 
 
 def _too_deep(config: Mapping[str, Any], inside: Mapping[str, Any]) -> Iterator[Unread]:
@@ -116,7 +116,11 @@ def _too_deep(config: Mapping[str, Any], inside: Mapping[str, Any]) -> Iterator[
         if key in _TOP and key not in _INSIDE and config.get(key) != value:
             read = f"; at the top it is {clip(show(config[key]))}" if key in config else ""
             sentence = f"{key} stands inside {NESTED}, where no reader looks for it{read}"
-            write = f"take it out: SGLang reads no {key} anywhere" if key == _NOWHERE else "move it to the top"
+            write = (
+                f"take it out: SGLang reads no {key} anywhere"
+                if key == _NOWHERE
+                else "move it to the top, where engines look"
+            )
             yield Unread(path=(NESTED, key), sentence=sentence, write=write)
 
 

@@ -64,7 +64,7 @@ def test_what_reads_the_same_wherever_it_is_looked_for(harmless: dict[str, Any])
             {"eagle_config": nested(**{IDS: ...}), IDS: [2, 18, 33]},
             IDS,
             f"{IDS} stands at the top, where the target's side does not look; it falls back to its default",
-            "move it inside eagle_config",
+            "move it inside eagle_config, where that looks",
         ),
         (
             {IDS: [1, 17, 32]},
@@ -76,26 +76,26 @@ def test_what_reads_the_same_wherever_it_is_looked_for(harmless: dict[str, Any])
             {"use_aux_hidden_state": False},
             "use_aux_hidden_state",
             "use_aux_hidden_state is false at the top, where no reader looks; inside eagle_config it is true",
-            "move it inside eagle_config",
+            "move it inside eagle_config, where engines look",
         ),
         (
             {"use_aux_hidden_state": False, "eagle_config": nested(use_aux_hidden_state=...)},
             "use_aux_hidden_state",
             "use_aux_hidden_state is false at the top, where no reader looks; inside eagle_config it is nothing, which "
             "means true",
-            "move it inside eagle_config",
+            "move it inside eagle_config, where engines look",
         ),
         (
             {"eagle_config": nested(fc_norm=True)},
             "eagle_config.fc_norm",
             "fc_norm stands inside eagle_config, where no reader looks for it",
-            "move it to the top",
+            "move it to the top, where engines look",
         ),
         (
             {"eagle_config": nested(rope_theta=10000.0)},
             "eagle_config.rope_theta",
             "rope_theta stands inside eagle_config, where no reader looks for it; at the top it is 500000.0",
-            "move it to the top",
+            "move it to the top, where engines look",
         ),
         (
             {"eagle_config": nested(use_aux_hidden_state="false")},
