@@ -101,7 +101,7 @@ def _refused(case: Case, seen: Seen, verdict: Verdict) -> Iterator[str]:
         return
     place = place_named_in(f"{refusal.message} {refusal.line}", document)
     if place is not None:
-        yield f"the draft's config has that at {place.full}: {place.text.strip()[:60]}"
+        yield f"the draft's config has that at {place.full}: {place.text[place.column - 1 :].strip()[:60]}"
     elif any(FC_WIDE in line for one in verdict.mismatches for line in one.details):
         path = next((p for p in (("num_aux_hidden_states",), (NESTED, IDS), (IDS,)) if pick(config, p)), (NESTED,))
         yield f"{'.'.join(path)} at {_place(path, case)} says how many states fc reads: write it as trained"

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 from eagle_contracts.comments import beside
 from eagle_contracts.observation import Observation
 from eagle_contracts.plan import Case
-from eagle_contracts.spec.draft_config import IDS, NESTED
+from eagle_contracts.spec.document import Document
+from eagle_contracts.spec.draft_config import IDS, NESTED, unread
 from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.located import pick
 from eagle_contracts.spec.model import Ref, Value
@@ -118,11 +119,18 @@ def _notes(case: Case, kind: str, given: Mapping[str, Value]) -> Iterator[str]:
     there = [path for path in ((NESTED, IDS), (IDS,)) if pick(document.data, path) is not None]
     file = pick(document.data, there[0]) if there else None
     if file != ids.data:
-        where = f"{document.at(*there[0])} has {show(file)}" if there else f"{document.shown} has none"
+        where = f"{document.at(*there[0])} has {show(file)}" if there else f"{document.shown} has none{_near(document)}"
         yield (
             f"{case.environment.name} was run with the ids {show(ids.data)} of {ids.position}, and {where}: a server "
             f"that is given that file reads the file"
         )
+
+
+def _near(document: Document) -> str:
+    """Return the key that was meant for the ids, if there is one."""
+    data = document.data if isinstance(document.data, dict) else {}
+    meant = [one for one in unread(data) if IDS in one.write and one.path[-1] != NESTED]
+    return f" ({meant[0].sentence})" if meant else ""
 
 
 def _said(

@@ -54,7 +54,7 @@ def config_lines(text: str, case: Case, *, of_draft: bool = False) -> Iterator[s
     else:
         place, whose = key_named_in(text, case.pipeline), "target"
     if place is not None:
-        yield f"the {whose}'s config has that at {place.full}: {place.text.strip()[:60]}"
+        yield f"the {whose}'s config has that at {place.full}: {place.text[place.column - 1 :].strip()[:60]}"
         yield f"correct it there, or run an engine that knows it; {case.environment.name} does not"
     elif of_draft and draft is not None:
         yield f"the target alone runs: what it does not like stands in {draft.shown}"

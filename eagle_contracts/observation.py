@@ -9,7 +9,9 @@ from typing import Any
 
 _ADVICE = " This could be because of an issue with the checkpoint"
 """How transformers begins its advice on its own installation, which a pipeline's author has no use for."""
-_MADE = re.compile(r"(?:/[^\s'\"`:,()]+)*/(?:eagle_contracts_draft_[^\s'\"`:,()/]+|(draft|target))(?=[/\s'\"`:,.()]|$)")
+_MADE = re.compile(
+    r"(?<![\w.])(?:/[^\s'\"`:,()]+)+/(?:eagle_contracts_draft_[^\s'\"`:,()/]+|(draft|target))(?=[/\s'\"`:,.()]|$)"
+)
 
 
 def in_own_words(message: str) -> str:

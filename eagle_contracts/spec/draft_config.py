@@ -98,7 +98,7 @@ def _ids(config: Mapping[str, Any], inside: Mapping[str, Any]) -> Iterator[Unrea
         return
     if nested is None:
         sentence = f"{IDS} stands at the top, where the target's side does not look; it falls back to its default"
-        yield Unread(path=(IDS,), sentence=sentence, write=f"move it inside {NESTED}, where that looks")
+        yield Unread(path=(IDS,), sentence=sentence, write=f"move it inside {NESTED}, where engines look")
     else:
         sentence = f"{IDS} is {show(top)} at the top and {show(nested)} inside {NESTED}"
         yield Unread(path=(IDS,), sentence=sentence, write="keep the one that was meant, inside")

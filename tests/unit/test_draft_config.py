@@ -64,7 +64,7 @@ def test_what_reads_the_same_wherever_it_is_looked_for(harmless: dict[str, Any])
             {"eagle_config": nested(**{IDS: ...}), IDS: [2, 18, 33]},
             IDS,
             f"{IDS} stands at the top, where the target's side does not look; it falls back to its default",
-            "move it inside eagle_config, where that looks",
+            "move it inside eagle_config, where engines look",
         ),
         (
             {IDS: [1, 17, 32]},

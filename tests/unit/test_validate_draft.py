@@ -180,6 +180,8 @@ def test_numbers_that_no_draft_can_have(kimi: Path, capsys: Captured, key: str, 
         ("within: 1.0e-4", "within: 2", "14:25: within is a relative error such as 1.0e-4, not 2"),
         ("fc: never", "fc: no", "10:37: fc takes once or never, not the text 'no'"),
         ("fc_in: slots x target", "fc_in: slots x goal", "11:12: a width is a product such as slots x target, not the"),
+        ("fc_in: slots x target", "fc_in: 21504", "11:12: 21504 is a number of the real model, and the twin has"),
+        ("reads: draft", "reads: 7168", "10:26: 7168 is a number of the real model, and the twin has numbers of its"),
         (
             "reads: draft",
             "reads: own",
