@@ -9,11 +9,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENGINE_PYTHON := 3.11
 
-.PHONY: help contracts test compat gpu-check gpu-rehearsal lint bench environments base
+.PHONY: help contracts test test-fresh compat gpu-check gpu-rehearsal lint bench environments base
 
 help:
 	@echo 'make contracts   run the contracts of this repository on the real engines'
-	@echo 'make test        run the tests'
+	@echo 'make test        run the tests (test-fresh: with nothing kept of what engines did)'
 	@echo 'make compat      run pytest versions and plugins beside ours (MATRIX=--reduced: three of them)'
 	@echo 'make gpu-check   run the contracts on a GPU, and print a table (gpu-rehearsal: on a CPU)'
 	@echo 'make lint        ruff and mypy --strict'
@@ -25,6 +25,11 @@ contracts: environments
 test: environments
 	$(BIN)/python -m pytest tests/unit tests/plugin -n 2
 	$(BIN)/python -m pytest tests/engines
+
+# A later `make test` reads what the engines did before, as any run does; this asks them again.
+test-fresh:
+	rm -rf .eagle_contracts/tests
+	@$(MAKE) test
 
 compat: $(VENV)/.installed
 	$(BIN)/python -m tests.compat.matrix $(MATRIX)

@@ -85,11 +85,13 @@ def promised_issues(document: Document, pipeline: Pipeline, layers: int, overrid
 
 def case_issues(case: Case, twin: Twin, overrides: Overrides) -> list[SpecIssue]:
     """Return what is wrong with the parameters, the break and the promises of one case."""
-    issues: list[SpecIssue] = []
+    issues: list[SpecIssue] = [*_other_engine(case)]
     with _into(issues):
         given = parameters(case, overrides)
         if case.subject.name == DRAFT:
             check_draft(case.pipeline)
+        if case.control is None and "layer_ids" in given:
+            issues += _beyond(given["layer_ids"], twin.layers)
         request_of(case, given, twin)
     with _into(issues):
         break_of(case)
@@ -101,6 +103,26 @@ def case_issues(case: Case, twin: Twin, overrides: Overrides) -> list[SpecIssue]
         with _into(issues):
             issues += promise_issues(one.kind, resolve(one.value, scope), twin.layers, concatenates=concatenates)
     return once(issues)
+
+
+def _other_engine(case: Case) -> Iterator[SpecIssue]:
+    """Yield that an environment's engine is not the one that a contract's adapter runs in."""
+    engine, wanted = case.environment.engine, case.subject.engine
+    if engine is None or wanted in (engine.name, "python"):
+        return
+    others = case.pipeline.environments_of(case.environment.roles[0]) if case.environment.roles else ()
+    fitting = [one.name for one in others if one.engine is None or one.engine.name == wanted]
+    message = f"{case.environment.name} has {engine.name}, and {case.subject.name} runs in {wanted}"
+    hint = f"write in: [{', '.join(fitting)}]" if fitting else f"no environment here has engine: {wanted}==VERSION"
+    yield SpecIssue(position=case.contract.in_position, message=message, hint=hint)
+
+
+def _beyond(ids: Value, layers: int) -> Iterator[SpecIssue]:
+    """Yield ids that name nothing in any engine: beyond the last state, or before the embedding, which some call -1."""
+    for index, entry in enumerate(ids.data if isinstance(ids.data, list) else []):
+        if type(entry) is int and not -1 <= entry <= layers:
+            message = f"{entry} names no layer of a target with {layers} layers"
+            yield SpecIssue(position=ids.at(index), message=message, hint=f"layers are 0 to {layers - 1}")
 
 
 def request_of(case: Case, given: Mapping[str, Value], twin: Twin) -> dict[str, object]:

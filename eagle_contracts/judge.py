@@ -44,6 +44,8 @@ def judge(case: Case, session: Session) -> Verdict:
             log=stopped.log,
         )
     verdict = _of_control(case, mismatches) if case.control else _of_promise(mismatches)
+    if case.control and verdict.status != "passed":
+        verdict = replace(verdict, details=tuple(_about_the_break(case, session)))
     facts = () if case.control else tuple(fact.to_json() for fact in _facts(case, session, seen))
     verdict = replace(
         verdict,
@@ -124,6 +126,25 @@ def _of_control(case: Case, mismatches: Sequence[Mismatch]) -> Verdict:
     found = ", ".join(dict.fromkeys(given))
     sentence = f"{broken} was to be caught as {wanted}, and was diagnosed as {found}"
     return Verdict(status="violated", diagnosis="caught_as_another", sentence=sentence, mismatches=tuple(mismatches))
+
+
+def _about_the_break(case: Case, session: Session) -> Iterator[str]:
+    """Yield why a break may not show: it writes what stands there, or the contract is broken without it too."""
+    assert case.control is not None
+    whole = replace(case, control=None)
+    given, broken = (parameters(one, session.overrides) for one in (whole, case))
+    edits = [path.removeprefix("with.") for path, _ in case.control.break_.edits]
+    same = [key for key in edits if key in given and given[key].data == broken[key].data]
+    if same and len(same) == len(edits):
+        for key in same:
+            yield f"the break changes nothing: {key} is {show(given[key].data)} without it too ({given[key].position})"
+        return
+    try:
+        fault = fault_of(whole, session, session.observe(whole))
+    except (SpecError, Unrunnable):
+        return
+    if fault:
+        yield f"without the break the contract is broken too ({fault}): mend that first"
 
 
 def _context(case: Case, session: Session, seen: Seen) -> tuple[tuple[str, str, str], ...]:

@@ -20,6 +20,8 @@ from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
 
 FC_WIDE = "is how wide the checkpoint's fc is"
+NOT_A_NUMBER = 1e30
+"""What an error is given as where a value was no number: JSON has none for it."""
 OWN_STATES = 1e-4
 """How far the target's own states may be from the recorded ones before they are called others."""
 
@@ -36,8 +38,10 @@ def check_first_step(promise: Value, observation: Observation, context: Context)
     if (wrong := _first_width(promise, observation, context)) is not None:
         yield wrong
         return
-    slots = list(check_slots(promise.child("slots"), observation, context)) if "slots" in _map(promise) else []
-    yield from slots or [*_not_handed_over(observation, context), *_not_recorded(promise, observation, context)][:1]
+    handed = [*_not_handed_over(observation), *_not_recorded(promise, observation, context)]
+    named = "slots" in _map(promise) and not _is_few(observation.data["strange"])
+    slots = list(check_slots(promise.child("slots"), observation, context)) if named else []
+    yield from slots or handed[:1]
 
 
 def _first_width(promise: Value, observation: Observation, context: Context) -> Mismatch | None:
@@ -61,14 +65,40 @@ def _first_width(promise: Value, observation: Observation, context: Context) -> 
     return None
 
 
-def _not_handed_over(observation: Observation, context: Context) -> Iterator[Mismatch]:
-    error = observation.data["fc_error"]
-    if error is not None and not error <= max(OWN_STATES, context.noise):
-        yield Mismatch(
-            diagnosis="other_state",
-            sentence=f"fc does not read the states that the draft was handed, nor these after the draft's own norms "
-            f"(relative error up to {error:.1e})",
-        )
+def _is_few(strange: Mapping[str, Any] | None) -> bool:
+    """Tell whether only some rows are wrong: then they are named, and not what the slots hold on the whole."""
+    return strange is not None and 2 * int(strange["rows"]) <= int(strange["of"])
+
+
+def _not_handed_over(observation: Observation) -> Iterator[Mismatch]:
+    """Yield that a row of what `fc` reads is not the row that the draft was handed, after the draft's own norms."""
+    strange = observation.data["strange"]
+    if strange is None:
+        return
+    diagnosis, held = _strange(strange)
+    far = "" if strange["error"] is None else f" (relative error {strange['error']:.1e})"
+    where = f"position {strange['position']} of request {strange['request']}"
+    yield Mismatch(
+        diagnosis=diagnosis,
+        sentence=f"in {strange['rows']} of {strange['of']} rows fc does not read the states that the draft was handed, "
+        f"nor these after the draft's own norms; the first is {where}, which holds {held}{far}",
+        details=(f"requests with such rows: {', '.join(map(str, strange['requests']))}",),
+    )
+
+
+def _strange(strange: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the diagnosis of a row that is another one than was handed over, and what it holds."""
+    holds = strange["holds"]
+    if strange["error"] is None:
+        return "unknown_state", "values that are not numbers"
+    if holds is None:
+        return "other_state", "none of the rows that were handed over"
+    if "order" in holds:
+        return "permuted", f"its slots in the order {show(holds['order'])}"
+    if "nothing" in holds:
+        return "other_state", "zeros"
+    row = f"the states of position {holds['position']} of request {holds['request']}"
+    return ("other_state" if holds["request"] == strange["request"] else "wrong_request"), row
 
 
 def _not_recorded(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
@@ -138,12 +168,16 @@ def check_later_steps(promise: Value, observation: Observation, context: Context
 def _not_fed_back(observation: Observation) -> Iterator[Mismatch]:
     for number, error in enumerate(observation.data["fed_back"], start=2):
         if error is None or error > 0:
-            far = "another shape" if error is None else f"off by up to {error:.1e}"
+            far = "another shape" if error is None else _far(error)
             yield Mismatch(
                 diagnosis="other_state",
                 sentence=f"step {number} does not read the state that step {number - 1} handed on ({far})",
             )
             return
+
+
+def _far(error: float) -> str:
+    return "values that are not numbers" if error >= NOT_A_NUMBER else f"off by up to {error:.1e}"
 
 
 def check_fc_in(promise: Value, observation: Observation, context: Context) -> Iterator[Mismatch]:
@@ -222,8 +256,10 @@ def _mispaired(pair: Mapping[str, Any]) -> str | None:
         )
     if positions != list(range(len(wanted))):
         return f"the pairs stand at positions {positions}, not 0 to {len(wanted) - 1}"
+    if pair["error"] is None:
+        return "the states are of another shape than those that were handed over"
     if pair["error"] > 0:
-        return f"the states are not the rows that were handed over, in their order (off by up to {pair['error']:.1e})"
+        return f"the states are not the rows that were handed over, in their order ({_far(pair['error'])})"
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,7 +38,22 @@ def check_slots(promise: Value, observation: Observation, context: Context) -> I
         yield _indivisible(observation, len(taps))
         return
     names = [f"slot {n}" for n in range(max(len(taps), len(observation.slots)))]
-    yield from _held(taps, names, observation.slots, context.layers, promise)
+    found = list(_held(taps, names, observation.slots, context.layers, promise))
+    yield from found or itertools.islice(_in_one_request(observation, context), 1)
+
+
+def _in_one_request(observation: Observation, context: Context) -> Iterator[Mismatch]:
+    """Yield a slot that holds its state on the whole, and not in the rows of some request."""
+    for number, slot in enumerate(observation.slots):
+        errors = slot.report.get("by_request") or []
+        bad = [n for n, error in enumerate(errors) if not error <= max(slot.tolerance, context.noise)]
+        if bad and slot.best is not None:
+            listed = ", ".join(map(str, bad))
+            yield Mismatch(
+                diagnosis="wrong_request",
+                sentence=f"slot {number} holds {slot.best.label}, but not in the rows of request {listed} of "
+                f"{len(errors)} (relative error {max(errors[n] for n in bad):.1e}): what fits on the whole hides them",
+            )
 
 
 def _ignored(observation: Observation) -> Mismatch | None:

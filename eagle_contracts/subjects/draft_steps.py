@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from eagle_contracts.subjects import draft_reference
+from eagle_contracts.subjects import draft_reference, row_by_row
 
 SWITCHES = ("norm_before_residual", "norm_output")
 """Keys that change what a step computes and no tensor's shape, so that an engine can ignore one without a word."""
@@ -25,19 +25,20 @@ class Steps:
     draft's own norms stand between the two.
     """
 
-    def __init__(self, worker: Any, fed: Any, prompts: list[list[int]], params: Mapping[str, Any]) -> None:
+    def __init__(self, worker: Any, fed: Any, prompts: list[list[int]], params: Mapping[str, Any], hidden: int) -> None:
         self._worker, self._fed, self._prompts, self._params = worker, fed, prompts, params
+        self._hidden = hidden
         self._records = worker.records
         self._near = NEAR if "float32" in str(self._records[0]["read"].dtype) else REDUCED_NEAR
         self._reference = self._plain({})
-        self.slots, self._fc_error = self._read()
+        self.slots, self._strange = self._read()
 
     def measured(self) -> dict[str, Any]:
         """Return each step, the pairs, what was fed back, and the errors against a plain step."""
         reference = self._compared(self._reference)
         return {
             "steps": [_step(record) for record in self._records],
-            "fc_error": self._fc_error,
+            "strange": self._strange,
             "pairs": [self._pair(number) for number in range(len(self._prompts))],
             "later": list(self._later()),
             "fed_back": _fed_back(self._records),
@@ -51,18 +52,23 @@ class Steps:
             Path(self._params["out"]) / "draft", config, Path(self._params["folder"]) / "target"
         )
 
-    def _read(self) -> tuple[Any, float | None]:
-        """Return the slots that `fc` read, and how far its input is from that of a plain step; None if it read none."""
-        from eagle_contracts.subjects.twin_weights import row_error
+    def _read(self) -> tuple[Any, dict[str, Any] | None]:
+        """Return the slots that `fc` read, and the first row that is not as a plain step would give it.
 
+        Both sides of that comparison are of this run, so each row is held to it: no median is needed.
+        """
         first = self._records[0]
         if not first["fc"]:
             return first["read"], None
         read = first["fc"][0]
         if self._fed.shape != read.shape:
             return read, None
-        error = row_error(read.float(), self._reference.before_fc(self._fed.float()))
-        return (self._fed if error <= self._near else read), error
+        wanted, lengths = self._reference.before_fc(self._fed.float()), [len(prompt) for prompt in self._prompts]
+        strange = row_by_row.first_strange(read.float(), wanted, lengths, self._hidden, self._near)
+        if strange is None:
+            return self._fed, None
+        normed = not bool((wanted == self._fed).all())
+        return (read if not normed or 2 * strange["rows"] > strange["of"] else self._fed), strange
 
     def _span(self, number: int) -> slice:
         start = sum(map(len, self._prompts[:number]))
@@ -75,7 +81,7 @@ class Steps:
             "wanted": [*self._prompts[number][1:], self._worker.sampled[number]],
             "tokens": first["tokens"][here],
             "positions": first["positions"][here],
-            "error": float((first["read"][here] - self._fed[here]).abs().max()),
+            "error": _apart(first["read"][here], self._fed[here]),
         }
 
     def _later(self) -> Iterator[list[dict[str, int]]]:
@@ -139,10 +145,15 @@ def _step(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fed_back(records: list[dict[str, Any]]) -> list[float | None]:
     """Return how far what each later step read is from what the step before handed on; None for another shape."""
-    return [
-        float((later["read"] - before["hidden"]).abs().max()) if later["read"].shape == before["hidden"].shape else None
-        for before, later in itertools.pairwise(records)
-    ]
+    return [_apart(later["read"], before["hidden"]) for before, later in itertools.pairwise(records)]
+
+
+def _apart(x: Any, h: Any) -> float | None:
+    """Return the largest difference of any value, 1e30 for what is no number; None for another shape."""
+    if x.shape != h.shape:
+        return None
+    apart = float((x - h).abs().max())
+    return apart if apart == apart else 1e30
 
 
 def _worst(errors: list[dict[str, float]]) -> float:

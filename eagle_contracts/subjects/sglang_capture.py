@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +135,19 @@ def _capture(params: dict[str, Any]) -> dict[str, Any]:
         read = {"ids": engine.ids_read(), "use_aux_hidden_state": bool(engine.uses_aux())}
         states = engine.forward(manifest["prompts"])
     tensors.save(Path(params["out"]), {"hidden_states": states}, manifest["prompts"])
-    return {"refused": None, "written": params.get("written"), "read": read, **identified(states, folder, params)}
+    return {
+        "refused": None,
+        "written": params.get("written"),
+        "read": read,
+        **identified(states, folder, params, manifest["prompts"]),
+    }
 
 
-def identified(states: Any, folder: Path, params: dict[str, Any]) -> dict[str, Any]:
-    """Split a concatenation [tokens, slots x hidden] and identify each slot among the twin's states."""
+def identified(states: Any, folder: Path, params: dict[str, Any], prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Split a concatenation [tokens, slots x hidden] and identify each slot among the twin's states.
+
+    A slot's `by_request` has each request's own error against the state that it was identified as.
+    """
     from eagle_contracts import identify
     from eagle_contracts.subjects import twin_weights
 
@@ -156,4 +164,22 @@ def identified(states: Any, folder: Path, params: dict[str, Any]) -> dict[str, A
         second_pass=lambda: twin_weights.second_pass(folder),
         declared=params["declared"] or (),
     )
-    return {**out, "slots": [one.to_json() for one in found]}
+    lengths = [len(prompt) for prompt in prompts]
+    held = {candidate.label: state for candidate, state in references}
+    return {
+        **out,
+        "slots": [
+            {**one.to_json(), "by_request": _by_request(one, slot, held, lengths)}
+            for one, slot in zip(found, slots, strict=True)
+        ],
+    }
+
+
+def _by_request(found: Any, slot: Any, held: Mapping[Any, Any], lengths: Sequence[int]) -> list[float] | None:
+    """Return each request's error; None for a slot that is not identified as a state, or has other rows than it."""
+    from eagle_contracts.subjects import row_by_row
+
+    state = held.get(found.best.label) if found.outcome == "identified" and found.best is not None else None
+    if state is None or state.shape != slot.shape or sum(lengths) != slot.shape[0]:
+        return None
+    return row_by_row.by_request(slot, state, lengths)

@@ -142,12 +142,12 @@ def observe(params: dict[str, Any]) -> dict[str, Any]:
     except sglang_engine.EngineRefused as refusal:
         return {"refused": sglang_capture.refusal_of(refusal), **seen, **feed.seen(), "rows": 0}
     if feed.is_other():
-        seen["own"] = sglang_capture.identified(feed.own, folder, params)
+        seen["own"] = sglang_capture.identified(feed.own, folder, params, prompts)
     if standins.USED:
         raise standins.StandInUsed(f"the engine used stand-ins: {', '.join(sorted(set(standins.USED)))}")
-    steps = draft_steps.Steps(worker, feed.fed, prompts, params)
+    steps = draft_steps.Steps(worker, feed.fed, prompts, params, hidden)
     tensors.save(Path(params["out"]), {"hidden_states": steps.slots}, prompts)
-    found = sglang_capture.identified(steps.slots, folder, params)
+    found = sglang_capture.identified(steps.slots, folder, params, prompts)
     return {"refused": None, **seen, **feed.seen(), **steps.measured(), **found}
 
 

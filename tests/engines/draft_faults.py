@@ -23,6 +23,15 @@ EDITS = [
             hidden_states = torch.cat([two, one, three], dim=-1)
         if fault == "one_row_behind" and first:
             hidden_states = hidden_states.roll(1, 0)
+        if fault == "a_row_of_another_request" and first:
+            hidden_states = hidden_states.index_copy(0, torch.tensor([1]), hidden_states[-1:])
+        if fault == "a_row_of_zeros" and first:
+            hidden_states = hidden_states.index_fill(0, torch.tensor([1]), 0)
+        if fault == "a_request_behind" and first:
+            hidden_states = torch.cat([hidden_states[:11], hidden_states[11:18].roll(1, 0), hidden_states[18:]])
+        if fault == "slots_swapped_in_a_row" and first:
+            one, two, three = hidden_states[1:2].chunk(3, dim=-1)
+            hidden_states = hidden_states.index_copy(0, torch.tensor([1]), torch.cat([two, one, three], dim=-1))
         if fault == "fc_twice" and first:
             self.fc(hidden_states)
         if fault == "fc_later" and not first:

@@ -146,6 +146,10 @@ def test_two_states_and_a_key_that_nobody_reads(engines: Engines) -> None:
 FAULTS = {
     "swapped_slots": {"first_step": "permuted"},
     "one_row_behind": {"first_step": "unknown_state"},
+    "a_row_of_another_request": {"first_step": "wrong_request"},
+    "a_row_of_zeros": {"first_step": "other_state"},
+    "a_request_behind": {"first_step": "other_state"},
+    "slots_swapped_in_a_row": {"first_step": "permuted"},
     "fc_twice": {"first_step": "fc_repeated"},
     "fc_later": {"later_steps": "fc_repeated", "reference": "altered"},
     "same_token": {"pairing": "mispaired"},
@@ -212,6 +216,8 @@ def test_a_fault_on_the_drafts_side_breaks_the_promise_about_it(
 @pytest.mark.parametrize(
     ("fault", "promise", "words"),
     [
+        ("a_row_of_another_request", "first_step", "position 1 of request 0, which holds the states of position "),
+        ("slots_swapped_in_a_row", "first_step", "request 0, which holds its slots in the order [1, 0, 2]"),
         ("same_token", "pairing", "mispaired: request 0: the state of position 0 is paired with token "),
         ("positions_ahead", "pairing", "mispaired: request 0: the pairs stand at positions [1, 2, 3"),
         ("positions_stuck", "pairing", "mispaired: request 0: step 3 stands at position 11, not at 12"),
@@ -270,10 +276,17 @@ def test_a_draft_that_is_narrower_than_its_target(engines: Engines, kind: str) -
 
 
 def test_a_config_as_the_user_has_it(engines: Engines) -> None:
-    """Ids at the top of the file, and a key of training that no reader has: neither is put right on the way."""
+    """Ids at the top of the file, and a key of training that no reader has: neither is put right on the way.
+
+    The capture has its ids where the file has them too, so the engine's default states are recorded.
+    """
     draft = json.loads((KIMI / "draft.config.json").read_text())
     draft |= {"eagle_config": {"use_aux_hidden_state": True}, IDS: [2, 4, 6], "norm_before_residual": True}
-    verdicts = judged(engines, folder(engines.project / "as_it_is", draft, [2, 4, 6], [2, 4, 6]))
+    contract = folder(engines.project / "as_it_is", draft, [2, 4, 6], [2, 4, 6])
+    [capture] = engines.judged(contract.with_name("capture.yaml")).values()
+    assert capture.diagnosis == "config_ignored"
+    assert "move it inside eagle_config" in text(capture)
+    verdicts = judged(engines, contract)
     found = {name: verdict.diagnosis for name, verdict in verdicts.items() if verdict.status != "passed"}
     assert found == {"first_step": "other_state", "config": "config_ignored", "reference": "altered"}
     assert text(verdicts["config"]).startswith(

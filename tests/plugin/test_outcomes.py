@@ -136,7 +136,7 @@ def test_a_contract_without_controls_passes_with_a_warning(repository: Repositor
 def test_an_unavailable_environment_skips_its_items(repository: Repository) -> None:
     """A skip names its code, the environment's place, and the command that helps; the others are checked."""
     repository.edit(
-        f"{FOLDER}/pipeline.yaml", {"toy-2: {role: serve, like: toy-1}": "gone-1: {role: serve, engine: gone==1.0}"}
+        f"{FOLDER}/pipeline.yaml", {"toy-2: {role: serve, like: toy-1}": "gone-1: {role: serve, engine: toy==9.0}"}
     )
     result = repository.run("-rs")
     result.assert_outcomes(passed=4, skipped=2)
@@ -144,7 +144,7 @@ def test_an_unavailable_environment_skips_its_items(repository: Repository) -> N
     (line,) = (line for line in result.outlines if line.startswith("SKIPPED"))
     assert line.startswith(
         "SKIPPED [2] contracts/toy/sglang_capture_offset.yaml:5: unavailable(environment): The environment 'gone-1' "
-        "(contracts/toy/pipeline.yaml:7) has no interpreter: gone==1.0 is not installed here"
+        "(contracts/toy/pipeline.yaml:7) has no interpreter: toy==9.0 is not installed here"
     )
     assert line.endswith("build it: eagle-contracts env sync gone-1")
 
@@ -174,12 +174,25 @@ def test_a_control_must_be_caught_and_as_itself(repository: Repository) -> None:
     text = result.stdout.str()
     assert (
         "not_caught: the break at contracts/toy/sglang_capture_offset.yaml:12 (with.offset: 1) was not\n"
-        "  caught: with it, every promise of this contract still holds\n" in text
+        "  caught: with it, every promise of this contract still holds\n"
+        "  the break changes nothing: offset is 1 without it too (contracts/toy/sglang_capture_offset.yaml:6)\n" in text
     )
     assert (
         "caught_as_another: the break at contracts/toy/sglang_capture_offset.yaml:11 (with.layer_ids: [-1, 2,\n"
         "  4]) was to be caught as permuted, and was diagnosed as embedding_in_slot\n" in text
     )
+
+
+def test_a_control_of_a_contract_that_is_broken_itself(repository: Repository) -> None:
+    """A shift of ids that are off by one already may be right by accident: what to mend first is said."""
+    result = repository.run("--contracts-set", "draft.layer_ids=[3,5,9]", "-k", "toy-1")
+    result.assert_outcomes(failed=1, deselected=1)
+    repository.edit(f"{FOLDER}/draft.config.json", {"[2, 4, 8]": "[3, 5, 9]"})
+    result = repository.run("-k", "toy-1")
+    text = flat(result.stdout.str())
+    assert "not_caught: the break at contracts/toy/sglang_capture_offset.yaml:12 (shift: {with.layer_ids: -1})" in text
+    assert "without the break the contract is broken too (shifted: every slot holds the state one layer later" in text
+    assert "mend that first" in text
 
 
 def test_an_engine_that_breaks_is_an_error_of_its_item(repository: Repository) -> None:

@@ -150,7 +150,7 @@ def test_a_producer_without_an_observation_makes_its_consumers_unavailable(
 
 def test_an_unavailable_producer_makes_its_consumers_unavailable(chain: Repository) -> None:
     """Where the producer's environment is missing, the consumer says which and why."""
-    chain.edit(PIPELINE, {"toy-2: {role: serve, like: toy-1}": "gone-1: {role: serve, engine: gone==1.0}"})
+    chain.edit(PIPELINE, {"toy-2: {role: serve, like: toy-1}": "gone-1: {role: serve, engine: toy==9.0}"})
     result = chain.run("-rs", CONSUMER)
     result.assert_outcomes(passed=2, skipped=2)
     assert "gone==1.0 is not installed here" in result.stdout.str()

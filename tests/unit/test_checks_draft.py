@@ -41,7 +41,7 @@ def seen(**changes: Any) -> Any:
     given = {
         "steps": [step(192, 192), step(64, rows=3), step(64, rows=3)],
         "fed_back": [0.0, 0.0],
-        "fc_error": 0.0,
+        "strange": None,
         "later": [[later(8, 3)], [later(6, 4)]],
         "switches": {},
         "behaves": {"norm_before_residual": False, "norm_output": False},
@@ -135,16 +135,46 @@ def test_a_later_step_that_calls_fc() -> None:
     assert told("later_steps", steps=[step(192, 192), step(64, 192)]) == [("fc_repeated", again)]
 
 
-def test_fc_that_reads_something_else_than_the_draft_was_handed() -> None:
-    """Also where the contract names no states; where it does, they are identified first."""
+STRANGE = {"rows": 1, "of": 32, "requests": [1], "error": 0.8, "request": 1, "position": 4, "holds": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "diagnosis", "held"),
+    [
+        ({}, "other_state", "none of the rows that were handed over"),
+        ({"holds": {"nothing": True}}, "other_state", "zeros"),
+        ({"holds": {"order": [1, 0, 2]}}, "permuted", "its slots in the order [1, 0, 2]"),
+        (
+            {"holds": {"request": 0, "position": 4}},
+            "wrong_request",
+            "the states of position 4 of request 0",
+        ),
+        (
+            {"holds": {"request": 1, "position": 3}},
+            "other_state",
+            "the states of position 3 of request 1",
+        ),
+    ],
+)
+def test_fc_that_reads_something_else_in_a_row(changes: dict[str, Any], diagnosis: str, held: str) -> None:
+    """One row of many: what the slots hold on the whole does not show it."""
     sentence = (
-        "fc does not read the states that the draft was handed, nor these after the draft's own norms (relative error "
-        "up to 8.0e-01)"
+        "in 1 of 32 rows fc does not read the states that the draft was handed, nor these after the draft's own norms; "
+        f"the first is position 4 of request 1, which holds {held} (relative error 8.0e-01)"
     )
     plain = {"reads": "slots x target", "fc": "once"}
-    assert said("first_step", plain, seen(fc_error=0.8)) == [("other_state", sentence)]
-    assert [d for d, _ in told("first_step", fc_error=0.8, held=(31, 3, 59))] == ["permuted"]
-    assert [d for d, _ in told("first_step", fc_error=float("nan"))] == ["other_state"]
+    assert said("first_step", plain, seen(strange={**STRANGE, **changes})) == [(diagnosis, sentence)]
+    assert told("first_step", strange={**STRANGE, **changes}) == [(diagnosis, sentence)]
+
+
+def test_fc_that_reads_something_else_in_most_rows() -> None:
+    """Then the states are identified first, where the contract names some; else it is told all the same."""
+    most = {**STRANGE, "rows": 20}
+    assert [d for d, _ in told("first_step", strange=most, held=(31, 3, 59))] == ["permuted"]
+    assert [d for d, _ in told("first_step", strange=most)] == ["other_state"]
+    [(diagnosis, sentence)] = told("first_step", strange={**STRANGE, "error": None})
+    assert diagnosis == "unknown_state"
+    assert sentence.endswith("position 4 of request 1, which holds values that are not numbers")
 
 
 def test_a_later_step_that_reads_another_state() -> None:
@@ -153,6 +183,8 @@ def test_a_later_step_that_reads_another_state() -> None:
     assert told("later_steps", fed_back=[0.0, 2.0]) == [("other_state", sentence)]
     [(_, shape)] = told("later_steps", fed_back=[None])
     assert shape.endswith("(another shape)")
+    [(_, number)] = told("later_steps", fed_back=[1e30, 0.0])
+    assert number == "step 2 does not read the state that step 1 handed on (values that are not numbers)"
 
 
 def test_a_draft_without_later_steps() -> None:
@@ -168,6 +200,15 @@ def test_a_draft_without_later_steps() -> None:
             "request 0: the state of position 0 is paired with token 7, and the token at 1 is 8",
         ),
         ({"positions": [1, 2, 3]}, "request 0: the pairs stand at positions [1, 2, 3], not 0 to 2"),
+        (
+            {"error": None},
+            "request 0: the states are of another shape than those that were handed over",
+        ),
+        (
+            {"error": 1e30},
+            "request 0: the states are not the rows that were handed over, in their order (values that are not "
+            "numbers)",
+        ),
         (
             {"error": 0.5},
             "request 0: the states are not the rows that were handed over, in their order (off by up to 5.0e-01)",

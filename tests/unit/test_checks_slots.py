@@ -203,3 +203,16 @@ def test_rows_takes_one_word() -> None:
     """Anything else is a mistake at its place."""
     with pytest.raises(SpecError, match="rows takes one_per_token, not all"):
         check("rows", "all", dump())
+
+
+def test_a_slot_that_is_wrong_in_one_request_alone() -> None:
+    """The rest of the batch fits, and a median over all tokens would be content."""
+    slots = [{**identified(k), "by_request": [1e-6, 0.3, 1e-6] if k == 31 else [1e-6] * 3} for k in (3, 31, 59)]
+    seen = observation(slots=slots, rows=32, total_width=192, width=64)
+    assert said("slots", {"hidden_states": [3, 31, 59]}, seen) == [
+        (
+            "wrong_request",
+            "slot 1 holds h[31], but not in the rows of request 1 of 3 (relative error 3.0e-01): what fits on the "
+            "whole hides them",
+        )
+    ]
