@@ -137,6 +137,20 @@ def test_what_stands_in_a_checkpoints_place(kimi: Path, capsys: Captured) -> Non
     assert f"{head}model.safetensors.index.json is a link to gone.json, and nothing is there" in said(capsys)
 
 
+def test_what_stands_in_the_configs_place(kimi: Path, capsys: Captured) -> None:
+    """A folder has a config.json in it, most likely; a link to nothing is called so."""
+    config = kimi / "draft.config.json"
+    config.unlink()
+    config.symlink_to("gone.json")
+    head = "contracts/kimi/pipeline.yaml:4:17: 'draft.config.json' is a "
+    assert f"{head}link, and nothing is there" in said(capsys)
+    config.unlink()
+    config.mkdir()
+    text = said(capsys)
+    assert f"{head}folder, not a file" in text
+    assert "write draft.config.json/config.json" in text
+
+
 def test_a_checkpoint_that_is_cut_off(kimi: Path, capsys: Captured) -> None:
     """By one byte: the header alone would look right."""
     checkpoint(kimi)
