@@ -21,7 +21,7 @@ def unusable(config: Mapping[str, Any]) -> Iterator[Unread]:
         named = config.get("architectures")
         is_ = f"architectures is {found(named)}" if not isinstance(named, list) else f"the draft's class is {kind}"
         write = f"write [{'] or ['.join(KINDS)}]"
-        yield Unread(path=("architectures",), sentence=f"{is_}, which sglang.draft does not know", write=write)
+        yield Unread(path=("architectures",), sentence=f"{is_}, which is not known here", write=write)
         return
     for key in (*_SIZES, *(_LATENT_SIZES if kind == LATENT else ())):
         if not _is_size(config.get(key)):

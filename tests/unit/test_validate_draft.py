@@ -173,7 +173,7 @@ def test_a_checkpoint_that_is_cut_off(kimi: Path, capsys: Captured) -> None:
         ("num_attention_heads", 7, "8:3: num_key_value_heads is 64, and num_attention_heads, 7, is no multiple of it"),
         ("num_key_value_heads", 0, "8:3: num_key_value_heads is 0, and no size"),
         ("hidden_size", "7168", "6:3: hidden_size is the text '7168', and no size"),
-        ("architectures", ["LlamaForCausalLM"], "2:3: the draft's class is LlamaForCausalLM, which sglang.draft does"),
+        ("architectures", ["LlamaForCausalLM"], "2:3: the draft's class is LlamaForCausalLM, which is not known here"),
         ("use_aux_hidden_state", False, "use_aux_hidden_state is false at the top, where no reader looks; inside eag"),
     ],
 )
