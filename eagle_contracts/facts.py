@@ -9,6 +9,10 @@ from typing import Any, TypeAlias
 from eagle_contracts.comments import beside
 from eagle_contracts.observation import Observation
 from eagle_contracts.plan import Case
+from eagle_contracts.spec.document import Document
+from eagle_contracts.spec.draft_config import IDS, NESTED, unread
+from eagle_contracts.spec.flow import show
+from eagle_contracts.spec.located import pick
 from eagle_contracts.spec.model import Ref, Value
 from eagle_contracts.taps import Tap, as_hidden_states, describe
 
@@ -27,7 +31,8 @@ class Fact:
     is made of, `where` the place to change, `file` the code that was run. `claim` is what the pipeline declares, with
     its text and place, for a target of `layers` layers. `fault` is the first promise of its own contract that it does
     not keep, as `diagnosis: sentence`, or nothing; `promised` are the names by which a stage's result is read on.
-    `write` is what its failing item says to write, with the place.
+    `write` is what its failing item says to write, with the place; `notes` are sentences that a reader is to know
+    whatever the outcome.
     """
 
     pipeline: str
@@ -48,6 +53,7 @@ class Fact:
     fault: str = ""
     promised: tuple[str, ...] = ()
     write: str = ""
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the fact as plain JSON values."""
@@ -99,9 +105,32 @@ def facts_of(
         fault=fault,
         promised=_read_on(case, kind),
         said=_said(case, kind, observation, dumped, claimed.layers, given),
+        notes=tuple(_notes(case, kind, given)),
         **place,
         **common,
     )
+
+
+def _notes(case: Case, kind: str, given: Mapping[str, Value]) -> Iterator[str]:
+    """Yield that the draft's file has other ids than were run: a server that is given the file reads those."""
+    document, ids = case.pipeline.draft_document, given.get("layer_ids")
+    if kind not in (SERVE, DRAFT) or document is None or ids is None or ids.position.origin:
+        return
+    there = [path for path in ((NESTED, IDS), (IDS,)) if pick(document.data, path) is not None]
+    file = pick(document.data, there[0]) if there else None
+    if file != ids.data:
+        where = f"{document.at(*there[0])} has {show(file)}" if there else f"{document.shown} has none{_near(document)}"
+        yield (
+            f"{case.environment.name} was run with the ids {show(ids.data)} of {ids.position}, and {where}: a server "
+            f"that is given that file reads the file"
+        )
+
+
+def _near(document: Document) -> str:
+    """Return the key that was meant for the ids, if there is one."""
+    data = document.data if isinstance(document.data, dict) else {}
+    meant = [one for one in unread(data) if IDS in one.write and one.path[-1] != NESTED]
+    return f" ({meant[0].sentence})" if meant else ""
 
 
 def _said(

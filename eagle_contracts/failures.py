@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Iterator
 
 from eagle_contracts.engines import Unrunnable
+from eagle_contracts.observation import in_own_words
 from eagle_contracts.plan import Case, written
 from eagle_contracts.spec.model import Value
-from eagle_contracts.targets import key_named_in
+from eagle_contracts.targets import key_named_in, place_named_in
 from eagle_contracts.workers.client import START_SECONDS, Failure
 from eagle_contracts.workers.environments import Resolved
 from eagle_contracts.workers.pool import KILLED
@@ -42,12 +43,21 @@ def unrunnable(failure: Failure, case: Case, doing: str, seconds: float, command
     )
 
 
-def config_lines(text: str, case: Case) -> Iterator[str]:
-    """Yield where the target's config has what an engine or transformers speaks of, as far as that can be told."""
-    place = key_named_in(text, case.pipeline)
+def config_lines(text: str, case: Case, *, of_draft: bool = False) -> Iterator[str]:
+    """Yield where a config has what an engine or transformers speaks of, as far as that can be told.
+
+    That is the target's, or the draft's where the engine runs the target alone.
+    """
+    draft = case.pipeline.draft_document
+    if of_draft and draft is not None:
+        place, whose = place_named_in(text, draft), "draft"
+    else:
+        place, whose = key_named_in(text, case.pipeline), "target"
     if place is not None:
-        yield f"the target's config has that at {place.full}: {place.text.strip()[:60]}"
+        yield f"the {whose}'s config has that at {place.full}: {place.text[place.column - 1 :].strip()[:60]}"
         yield f"correct it there, or run an engine that knows it; {case.environment.name} does not"
+    elif of_draft and draft is not None:
+        yield f"the target alone runs: what it does not like stands in {draft.shown}"
 
 
 def _how_started(failure: Failure, command: Resolved | None) -> Iterator[str]:
@@ -82,8 +92,7 @@ def _sentence(failure: Failure, case: Case, doing: str, seconds: float) -> str:
     at = f"importing the engine of {case.environment.name}" if failure.at_start else _doing(case, doing)
     if failure.kind == "timeout":
         return f"{at} gave no result within {START_SECONDS if failure.at_start else seconds:g} seconds"
-    # transformers goes on with advice on its own installation, which is not what a pipeline's author can use here.
-    message = failure.message.partition(" This could be because of an issue with the checkpoint")[0]
+    message = in_own_words(failure.message)
     what = f"{failure.type}: {message}" if failure.type else message
     return f"{at} gave no result: {what}"
 

@@ -20,11 +20,13 @@ from eagle_contracts.spec.located import pick, value_at
 from eagle_contracts.spec.model import Contract, Pipeline, Value
 from eagle_contracts.spec.references import Scope, lookup, resolve
 from eagle_contracts.taps import parse_tap, parse_taps
-from eagle_contracts.targets import twin_of
+from eagle_contracts.targets import check_draft, twin_of
 from eagle_contracts.twin import Twin
 from eagle_contracts.workers.locks import find_lock, lock_directories
 from eagle_contracts.workers.own import own_interpreters
 
+DRAFT = "sglang.draft"
+"""The subject that builds the draft itself, and so needs a config of which one can be built."""
 Overrides = Mapping[str, Value]
 
 
@@ -86,6 +88,8 @@ def case_issues(case: Case, twin: Twin, overrides: Overrides) -> list[SpecIssue]
     issues: list[SpecIssue] = [*_other_engine(case)]
     with _into(issues):
         given = parameters(case, overrides)
+        if case.subject.name == DRAFT:
+            check_draft(case.pipeline)
         if case.control is None and "layer_ids" in given:
             issues += _beyond(given["layer_ids"], twin.layers)
         request_of(case, given, twin)

@@ -12,6 +12,7 @@ from eagle_contracts.engines import Unrunnable
 from eagle_contracts.facts import Claimed, Fact, facts_of
 from eagle_contracts.handoffs import advised as handoffs_advised
 from eagle_contracts.handoffs import fault_of
+from eagle_contracts.inspection import DRAFT
 from eagle_contracts.observation import Observation
 from eagle_contracts.plan import Case, environments_of, parameters
 from eagle_contracts.remedy import Try, search
@@ -56,8 +57,23 @@ def judge(case: Case, session: Session) -> Verdict:
     if verdict.status != "violated" or case.control:
         return verdict
     if verdict.diagnosis == "config_ignored":
-        return draft_advised(case, seen.observation, verdict)
-    return _with_advice_in_facts(case, _advised(case, session, seen, verdict))
+        return draft_advised(case, session, seen, verdict)
+    verdict = _with_advice_in_facts(case, _advised(case, session, seen, verdict))
+    if case.subject.name == DRAFT and verdict.remedy is None:
+        verdict = draft_advised(case, session, seen, verdict)
+    return _once(case, session, verdict)
+
+
+def _once(case: Case, session: Session, verdict: Verdict) -> Verdict:
+    """Tell a refusal whole in the first item that meets it, and in one line in the contract's others."""
+    if verdict.diagnosis != "engine_refused":
+        return verdict
+    key = (case.contract.document.shown, case.environment.name, verdict.sentence)
+    first = session.refusals.setdefault(key, case.name)
+    if first == case.name:
+        return verdict
+    sentence = f"{verdict.sentence.partition(':')[0]}, as told whole at {first}"
+    return replace(verdict, sentence=sentence, mismatches=(), context=(), remedy=None, next_command="")
 
 
 def _with_advice_in_facts(case: Case, verdict: Verdict) -> Verdict:
@@ -234,6 +250,8 @@ def _cause(case: Case, session: Session, given: dict[str, Value], parameter: str
     rest = [i for n, i in enumerate(ids) if i not in strange or (_is_layer(i, layers) and ids.index(i) == n)]
     without = _runner(case, session, given, parameter)(rest)
     named = ", ".join(dict.fromkeys(str(i) for i in strange))
+    if without is not None and without.refusal is None and all(_is_layer(i, layers) for i in ids):
+        return (f"likely cause: {named} stands twice. An engine captures a layer once: it accepts {rest}.",)
     if without is None or without.refusal is not None:
         return (f"{named} names no layer of a target with {layers} layers (0 to {layers - 1}).",)
     why = (

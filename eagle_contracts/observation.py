@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+_ADVICE = " This could be because of an issue with the checkpoint"
+"""How transformers begins its advice on its own installation, which a pipeline's author has no use for."""
+_MADE = re.compile(
+    r"(?<![\w.])(?:/[^\s'\"`:,()]+)+/(?:eagle_contracts_draft_[^\s'\"`:,()/]+|(draft|target))(?=[/\s'\"`:,.()]|$)"
+)
+
+
+def in_own_words(message: str) -> str:
+    """Return an engine's words without advice on its installation, and without the folders of this run."""
+    return _MADE.sub(lambda path: f"the {path[1] or 'draft'}'s twin", message.partition(_ADVICE)[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +101,9 @@ class Observation:
 def observation_from_json(data: Mapping[str, Any]) -> Observation:
     """Read what a subject's `observe` returned."""
     if data.get("refused"):
-        return Observation(refusal=Refusal(**data["refused"]), slots=(), rows=0, total_width=0, width=1, data=data)
+        return Observation(
+            refusal=refusal_from_json(data["refused"]), slots=(), rows=0, total_width=0, width=1, data=data
+        )
     return Observation(
         refusal=None,
         slots=tuple(slot_from_json(slot) for slot in data.get("slots", [])),
@@ -98,6 +112,11 @@ def observation_from_json(data: Mapping[str, Any]) -> Observation:
         width=data.get("width", 1),
         data=data,
     )
+
+
+def refusal_from_json(data: Mapping[str, str]) -> Refusal:
+    """Read what a worker sent of an engine's exception."""
+    return Refusal(**{**data, "message": in_own_words(data["message"])})
 
 
 def slot_from_json(data: Mapping[str, Any]) -> SlotSeen:

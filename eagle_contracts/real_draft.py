@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FC = ("fc.weight", "model.fc.weight")
 IDS, COUNT, INDEX = "eagle_aux_hidden_state_layer_ids", "num_aux_hidden_states", "model.safetensors.index.json"
+METADATA = "__metadata__"
 _DEFAULT = 3
 """How many states SGLang's draft classes take where nothing says it."""
 _MOST_HEADER = 100 * 2**20
-_BYTES: Mapping[object, int] = {
+BYTES: Mapping[object, int] = {
     **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 1),
     **dict.fromkeys(("U16", "I16", "F16", "BF16"), 2),
     **dict.fromkeys(("U32", "I32", "F32"), 4),
@@ -42,14 +45,14 @@ def fc_widths(config: Path, hidden: int | None) -> tuple[RealWidth, ...]:
 def draft_hidden(config: Path) -> int | None:
     """Return the real draft's own hidden size; None where its config has none, or cannot be read."""
     try:
-        size = _map(config).get("hidden_size")
+        size = map_in(config).get("hidden_size")
     except (OSError, ValueError):
         return None
     return size if isinstance(size, int) else None
 
 
 def _by_config(path: Path, hidden: int | None) -> Iterator[RealWidth]:
-    config = _map(path)
+    config = map_in(path)
     given = config.get("target_hidden_size") or config.get("hidden_size") or hidden
     if isinstance(given, int):
         for count, key in _states(config):
@@ -66,7 +69,7 @@ def _states(config: Mapping[str, Any]) -> list[tuple[int, str]]:
 
 
 def _by_checkpoint(folder: Path, hidden: int | None) -> Iterator[RealWidth]:
-    files = _files(folder)
+    files = files_of(folder, only=FC)
     headers = {file: read_header(file) for file in files}
     found = [(file, name, header[name]) for file, header in headers.items() for name in FC if name in header]
     for file, name, entry in found:
@@ -78,25 +81,45 @@ def _by_checkpoint(folder: Path, hidden: int | None) -> Iterator[RealWidth]:
         yield RealWidth(width=None, where=f"{', '.join(file.name for file in files[:3])} has no {min(FC)}")
 
 
-def _files(folder: Path) -> list[Path]:
-    """Return a checkpoint's files: those that its index names for `fc`, if it has one that does; else all."""
-    if not (folder / INDEX).is_file():
+def files_of(folder: Path, only: Sequence[str]) -> list[Path]:
+    """Return a checkpoint's files: those that its index names, for the tensors `only` if it has one; else all."""
+    if not is_there(folder / INDEX):
         return sorted(folder.glob("*.safetensors"))
-    places = _map(folder / INDEX).get("weight_map")
+    places = map_in(folder / INDEX).get("weight_map")
     if not isinstance(places, dict):
         raise ValueError(f"{INDEX} has no weight_map")
-    named = sorted({str(file) for name, file in places.items() if name in FC} or set(map(str, places.values())))
+    named = sorted({str(file) for name, file in places.items() if name in only} or set(map(str, places.values())))
     for file in named:
-        if Path(file).name != file or not (folder / file).is_file():
+        if Path(file).name != file or not is_there(folder / file):
             raise ValueError(f"{INDEX} names {file}, and there is no such file beside it")
     return [folder / file for file in named]
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether anything stands at a path, a link to nothing among it."""
+    return os.path.lexists(path)
+
+
+def must_be_file(path: Path) -> None:
+    """Raise `ValueError` for what stands at a path and is no file that can be read: a folder, a link to nothing."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        if path.is_symlink():
+            raise ValueError(f"{path.name} is a link to {os.readlink(path)}, and nothing is there") from error
+        raise ValueError(f"{path.name} cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        raise ValueError(f"{path.name} is {kind}, not a file")
+    if not os.access(path, os.R_OK):
+        raise ValueError(f"{path.name} cannot be read: permission denied")
 
 
 def _shape(file: Path, name: str, entry: Any) -> tuple[int, int]:
     shape = entry.get("shape") if isinstance(entry, dict) else None
     if not isinstance(shape, list) or len(shape) != 2 or not all(type(size) is int and size > 0 for size in shape):
         raise ValueError(f"{file.name} gives {name} no shape of two whole numbers")
-    each, held = _BYTES.get(entry.get("dtype")), _extent(entry)
+    each, held = BYTES.get(entry.get("dtype")), extent(entry)
     if each is None:
         raise ValueError(f"{file.name} gives {name} the type {entry.get('dtype')!s:.20}, which safetensors has not")
     if held is None or held[1] - held[0] != shape[0] * shape[1] * each:
@@ -108,7 +131,7 @@ def _shape(file: Path, name: str, entry: Any) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def _extent(entry: Any) -> tuple[int, int] | None:
+def extent(entry: Any) -> tuple[int, int] | None:
     """Return where a tensor's bytes begin and end behind the header; None where that is not said."""
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(one) is int and one >= 0 for one in offsets):
@@ -116,7 +139,9 @@ def _extent(entry: Any) -> tuple[int, int] | None:
     return offsets[0], offsets[1]
 
 
-def _map(path: Path) -> dict[str, Any]:
+def map_in(path: Path) -> dict[str, Any]:
+    """Return a JSON file's outermost map; raises `ValueError` that names the file."""
+    must_be_file(path)
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -128,6 +153,7 @@ def _map(path: Path) -> dict[str, Any]:
 
 def read_header(file: Path) -> dict[str, Any]:
     """Return a safetensors file's header: each tensor's type, shape and place; raises `ValueError` if it is damaged."""
+    must_be_file(file)
     with file.open("rb") as stream:
         start = stream.read(8)
         if start == b"version ":
@@ -141,8 +167,9 @@ def read_header(file: Path) -> dict[str, Any]:
             raise ValueError(f"{file.name} is no safetensors file: its header is no JSON") from error
     if not isinstance(header, dict):
         raise ValueError(f"{file.name} is no safetensors file: its header is no map")
-    ends = [extent[1] for entry in header.values() if (extent := _extent(entry)) is not None]
+    ends = [place[1] for entry in header.values() if (place := extent(entry)) is not None]
     there, wanted = file.stat().st_size, 8 + length + max(ends, default=0)
-    if there < wanted:
-        raise ValueError(f"{file.name} is cut off: it has {there} bytes, and its header speaks of {wanted}")
+    if there < wanted or (there > wanted and all(extent(entry) for name, entry in header.items() if name != METADATA)):
+        is_ = "is cut off" if there < wanted else "has more behind its last tensor"
+        raise ValueError(f"{file.name} {is_}: it has {there} bytes, and its header speaks of {wanted}")
     return header

@@ -15,7 +15,7 @@ from eagle_contracts.devices import CPU, Device
 from eagle_contracts.engines import EngineTable, Unrunnable
 from eagle_contracts.failures import config_lines, unrunnable
 from eagle_contracts.inspection import case_issues, request_of
-from eagle_contracts.observation import Observation, Refusal, observation_from_json
+from eagle_contracts.observation import Observation, Refusal, observation_from_json, refusal_from_json
 from eagle_contracts.plan import Case, break_of, parameters, widths_of
 from eagle_contracts.project import home_folder
 from eagle_contracts.promises import states_promised
@@ -94,6 +94,7 @@ class Session:
         self._pool = pool or Pool(call_seconds=call_seconds)
         self.waiting = Waiting(self._pool)
         self._memory = _Memory()
+        self.refusals: dict[tuple[str, str, str], str] = {}
 
     def close(self) -> None:
         """End all workers, and tidy the store."""
@@ -181,7 +182,7 @@ class Session:
             return {}
         oracle: Mapping[str, Any] = self._value(gate.future, case, COMPARING)["value"]
         if oracle.get("refused"):
-            raise _cannot_run(case, Refusal(**oracle["refused"]))
+            raise _cannot_run(case, refusal_from_json(oracle["refused"]))
         _agree(oracle, self.twin(case.pipeline))
         return oracle
 
@@ -211,7 +212,8 @@ class Session:
         record = self._value(made.future, case, "running the subject without parameters")
         without = observation_from_json(record["value"]).refusal
         if without is not None:
-            raise _cannot_run(case, without)
+            # The gate ran this target without a draft, so what the engine does not like is the draft's.
+            raise _cannot_run(case, without, of_draft=case.pipeline.draft_document is not None)
 
     def issues(self, case: Case) -> list[SpecIssue]:
         """Return what is wrong with a case and can be said without running it; raises `SpecError` without a twin."""
@@ -401,13 +403,14 @@ def _keys(value: Value) -> tuple[str, ...]:
     return tuple(str(key) for key in value.data) if isinstance(value.data, Mapping) else ()
 
 
-def _cannot_run(case: Case, refusal: Refusal) -> Unrunnable:
+def _cannot_run(case: Case, refusal: Refusal, *, of_draft: bool = False) -> Unrunnable:
+    what = "this draft's config" if of_draft else "this model"
     return Unrunnable(
         "error",
         "engine",
-        f"{case.subject.engine} cannot run this model here, whatever the parameters: it raised {refusal.type} at "
+        f"{case.subject.engine} cannot run {what} here, whatever the parameters: it raised {refusal.type} at "
         f"{refusal.stage}: {refusal.message or refusal.line} ({refusal.where})",
-        details=tuple(config_lines(f"{refusal.message} {refusal.line}", case)),
+        details=tuple(config_lines(f"{refusal.message} {refusal.line}", case, of_draft=of_draft)),
     )
 
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from eagle_contracts.plan import widths_of
+from eagle_contracts.real_checkpoint import checkpoint_faults
 from eagle_contracts.real_draft import RealWidth, fc_widths
 from eagle_contracts.spec.document import Document, load_json
 from eagle_contracts.spec.draft_config import Unread, unread
-from eagle_contracts.spec.errors import fail
+from eagle_contracts.spec.draft_sizes import unusable, wrong_sizes
+from eagle_contracts.spec.errors import SpecError, SpecIssue, fail
 from eagle_contracts.spec.located import pick
 from eagle_contracts.spec.model import Pipeline
 from eagle_contracts.spec.paths import shown_beside
@@ -46,15 +48,17 @@ def target_document(pipeline: Pipeline) -> Document:
 
 def key_named_in(text: str, pipeline: Pipeline) -> Position | None:
     """Return where the first key of the target's config that a text names stands there, or the value that it names."""
-    document = target_document(pipeline)
-    inside = _inside(pipeline)
+    return place_named_in(text, target_document(pipeline), _inside(pipeline))
+
+
+def place_named_in(text: str, document: Document, inside: tuple[str, ...] = ()) -> Position | None:
+    """Return where a config has what a text speaks of: the first key that it names, else the first text of a value."""
     config = pick(document.data, inside)
     keys: Mapping[str, Any] = config if isinstance(config, dict) else {}
     places = [(match.start(), key) for key in keys if (match := _word(key, text))]
-    if places:
-        return document.key_at(*inside, min(places)[1])
-    names = [key for key in ("model_type", "architectures") if _word(_first_text(keys.get(key)), text)]
-    return document.key_at(*inside, names[0]) if names else None
+    if not places:
+        places = [(match.start(), key) for key in keys if (match := _word(_first_text(keys[key]), text))]
+    return document.key_at(*inside, min(places)[1]) if places else None
 
 
 def _inside(pipeline: Pipeline) -> tuple[str, ...]:
@@ -72,15 +76,50 @@ def _first_text(value: object) -> str:
 
 
 def real_fc_of(pipeline: Pipeline) -> tuple[RealWidth, ...]:
-    """Return how wide the real draft's `fc` is by its files; raises `SpecError` where one of them is damaged."""
-    config = pipeline.draft_config
+    """Return how wide the real draft's `fc` is by its files.
+
+    Raises `SpecError` for numbers that no draft can have, and for a checkpoint that is damaged or not of that config.
+    """
+    config, document = pipeline.draft_config, pipeline.draft_document
+    if config is None or document is None:
+        return ()
+    check_draft(pipeline)
+    data: Mapping[str, Any] = document.data if isinstance(document.data, dict) else {}
+    target = pick(target_document(pipeline).data, _inside(pipeline))
+    sizes = wrong_sizes(data, target if isinstance(target, dict) else {})
+    issues = [_issue(one, document) for one in sizes]
     try:
-        return fc_widths(config, widths_of(pipeline)) if config is not None else ()
+        faults = list(checkpoint_faults(config))
+        widths = fc_widths(config, widths_of(pipeline)) if not faults else ()
     except (OSError, ValueError) as error:
-        raise fail(pipeline.document.at("draft", "config"), str(error)) from error
+        faults, widths = [str(error)], ()
+    place = pipeline.document.at("draft", "config")
+    issues += [SpecIssue(position=place, message=f"beside {config.name}: {fault}") for fault in faults]
+    if issues:
+        raise SpecError(issues)
+    return widths
+
+
+def check_draft(pipeline: Pipeline) -> None:
+    """Raise `SpecError`, at its line, for a draft's config that no draft can be built from."""
+    document = pipeline.draft_document
+    if document is not None and isinstance(document.data, dict):
+        issues = [_issue(one, document) for one in unusable(document.data)]
+        if issues:
+            raise SpecError(issues)
 
 
 def unread_of(pipeline: Pipeline) -> tuple[Unread, ...]:
     """Return the keys of the draft's config.json, as it is, that say something to nobody."""
     data = pipeline.draft_document.data if pipeline.draft_document is not None else None
     return tuple(unread(data)) if isinstance(data, dict) else ()
+
+
+def unread_issues(pipeline: Pipeline) -> list[SpecIssue]:
+    """Return the same as mistakes, each at its line."""
+    document = pipeline.draft_document
+    return [_issue(one, document) for one in unread_of(pipeline)] if document is not None else []
+
+
+def _issue(one: Unread, document: Document) -> SpecIssue:
+    return SpecIssue(position=document.key_at(*one.path), message=one.sentence, hint=one.write)

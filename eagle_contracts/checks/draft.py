@@ -19,6 +19,7 @@ from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.model import Value
 from eagle_contracts.verdict import Mismatch
 
+FC_WIDE = "is how wide the checkpoint's fc is"
 NOT_A_NUMBER = 1e30
 """What an error is given as where a value was no number: JSON has none for it."""
 OWN_STATES = 1e-4
@@ -344,7 +345,7 @@ def _unfitting(message: str, context: Context) -> Iterator[str]:
     if f", {width}]" in message:
         real = _real(context, context.slots)
         yield (
-            f"{width} is how wide the checkpoint's fc is: slots x target on the twin{real}. By its config the engine "
+            f"{width} {FC_WIDE}: slots x target on the twin{real}. By its config the engine "
             f"builds fc for another number or width of states"
         )
 

@@ -48,7 +48,12 @@ def _check_within(promise: Value) -> None:
 
 
 def _check_width(width: Value, more: str = "") -> None:
-    if not all(word in FACTORS or word.isdecimal() for word in str(width.data).split(" x ")):
+    words = str(width.data).split(" x ")
+    if all(word.isdecimal() for word in words):
+        message = f"{found(width.data)} is a number of the real model, and the twin has numbers of its own"
+        hint = "write slots x target: a run holds it against the twin, and against the real config and checkpoint"
+        raise fail(width.position, message, f"{hint}{'; a later step reads draft' if more else ''}")
+    if not all(word in FACTORS or word.isdecimal() for word in words):
         message = f"a width is a product such as slots x target{more}, not {found(width.data)}"
         raise fail(width.position, message)
 

@@ -43,6 +43,7 @@ class Recorder:
                 {"pipeline": one.pipeline, "outcome": one.outcome, "sentence": one.sentence}
                 for one in conclude(self._facts)
             ],
+            "notes": list(dict.fromkeys(note for fact in self._facts for note in fact.notes)),
         }
 
 

@@ -16,7 +16,7 @@ from eagle_contracts.plan import Case, widths_of
 from eagle_contracts.spec.errors import SpecError, SpecIssue, in_order
 from eagle_contracts.spec.references import Scope, resolve
 from eagle_contracts.taps import parse_taps
-from eagle_contracts.targets import real_fc_of
+from eagle_contracts.targets import real_fc_of, unread_issues
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,13 +55,15 @@ def _of_contract(catalog: Catalog, file: Path) -> Sequence[SpecIssue]:
     contract, pipeline = catalog.contract(file), catalog.pipeline_beside(file)
     planner, twin = planner_of(catalog, file, {}), catalog.twin(pipeline)
     issues = contract_issues(contract, planner.cases, twin, {})
-    return issues or [issue for case in planner.cases(contract) for issue in _real_widths(case, twin.layers)]
+    return issues or [issue for case in planner.cases(contract) for issue in _real_files(case, twin.layers)]
 
 
-def _real_widths(case: Case, layers: int) -> Iterator[SpecIssue]:
-    """Yield what the real draft's files say against a promise of how wide `fc` reads: a run calls that a violation."""
+def _real_files(case: Case, layers: int) -> Iterator[SpecIssue]:
+    """Yield what the real draft's files say against promises about them: a run calls that a violation."""
     scope = Scope(pipeline=case.pipeline, environment=case.environment)
     claim = case.pipeline.trained.get("taps")
+    if not case.is_control and any(one.kind == "config" for one in case.expectations):
+        yield from unread_issues(case.pipeline)
     for one in case.expectations if claim is not None and not case.is_control else ():
         if one.kind == "fc_in" and claim is not None:
             promise, slots = resolve(one.value, scope), len(parse_taps(resolve(claim, scope), layers))

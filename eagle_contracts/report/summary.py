@@ -1,4 +1,4 @@
-"""The end of a run: what comments say beside what was measured, and one sentence a pipeline."""
+"""The end of a run: what comments say beside what was measured, notes, and one sentence a pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _by_place(said: Sequence[str]) -> Iterator[str]:
 
 
 def write_summary(facts: Sequence[Fact], write: Callable[..., Any], section: Callable[..., Any]) -> None:
-    """Write both parts, where there is something to say."""
+    """Write all parts, where there is something to say."""
     if not facts:
         return
     section("contracts", sep="=")
@@ -34,6 +34,9 @@ def write_summary(facts: Sequence[Fact], write: Callable[..., Any], section: Cal
         write("comments say, and what was measured:")
         for line in _by_place(said):
             write(f"  {line}")
+    for note in dict.fromkeys(note for fact in facts for note in fact.notes):
+        for line in wrapped(f"note: {note}.", 2):
+            write(line)
     for conclusion in conclude(facts):
         for line in wrapped(f"{conclusion.pipeline}: {conclusion.sentence}."):
             write(line)

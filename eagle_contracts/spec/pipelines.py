@@ -67,8 +67,7 @@ def _check_config(document: Document, folder: Path, model: str) -> Iterator[Spec
     if name is None:
         return
     if not is_file(folder / name):
-        message = f"there is no file '{clip(name)}' beside {document.path.name}"
-        yield SpecIssue(position=document.at(model, "config"), message=message, hint=_near_files(folder, name))
+        yield _no_file(document, folder, name, model)
         return
     try:
         config = _load_beside(document, folder, name)
@@ -76,6 +75,23 @@ def _check_config(document: Document, folder: Path, model: str) -> Iterator[Spec
         yield from error.issues
         return
     yield from _check_parts(document, config, model)
+
+
+def _no_file(document: Document, folder: Path, name: str, model: str) -> SpecIssue:
+    """Say what stands there instead: nothing, a folder, or a link to nothing."""
+    place = document.at(model, "config")
+    try:
+        is_folder, link = (folder / name).is_dir(), (folder / name).is_symlink()
+    except (OSError, ValueError):
+        is_folder = link = False
+    if is_folder:
+        message, hint = f"'{clip(name)}' is a folder, not a file", f"write {clip(name.rstrip('/'))}/config.json"
+        return SpecIssue(position=place, message=message, hint=hint)
+    if link:
+        message = f"'{clip(name)}' is a link, and nothing is there"
+        return SpecIssue(position=place, message=message, hint="mend the link, or name the file itself")
+    message = f"there is no file '{clip(name)}' beside {document.path.name}"
+    return SpecIssue(position=place, message=message, hint=_near_files(folder, name))
 
 
 def _check_parts(document: Document, config: Document, model: str) -> Iterator[SpecIssue]:

@@ -110,7 +110,11 @@ def _misspelt(document: Document) -> str:
     """Return which key of the draft's config was meant for the ids, if one looks like it."""
     keys = unread(document.data) if isinstance(document.data, dict) else ()
     near = [one for one in keys if IDS in one.write and one.path[-1] != NESTED]
-    return f"{near[0].path[-1]} at {document.key_at(*near[0].path)}: {near[0].write}" if near else ""
+    return (
+        f"{document.key_at(*near[0].path)}: {near[0].sentence} {near[0].write[:1].upper()}{near[0].write[1:]}"
+        if near
+        else ""
+    )
 
 
 def _ids_advice(scope: Scope, config: str) -> str:

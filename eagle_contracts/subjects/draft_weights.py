@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 LLAMA, LATENT = "LlamaForCausalLMEagle3", "Eagle3DeepseekV2ForCausalLM"
-CLASSES = (LLAMA, LATENT)
 WEIGHTS = "model.safetensors"
-_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
-_LATENT_SIZES = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -70,11 +67,6 @@ def shapes(config: Mapping[str, Any], slots: int) -> Shapes:
         layer = {**_layer(hidden, config["intermediate_size"]), **_attention(config, number)}
         out.update({f"{layer_prefix(config, number)}{name}.weight": shape for name, shape in layer.items()})
     return out
-
-
-def needed(architecture: str) -> tuple[str, ...]:
-    """Return the sizes without which a class's tensors have no shape."""
-    return (*_SIZES, *_LATENT_SIZES) if architecture == LATENT else _SIZES
 
 
 def has_joint_norm(config: Mapping[str, Any]) -> bool:

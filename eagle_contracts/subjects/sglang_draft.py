@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from eagle_contracts.subjects import draft_weights
-from eagle_contracts.subjects.draft_weights import CLASSES
 from eagle_contracts.subjects.protocol import Subject
 
 PARAMETERS: Mapping[str, str] = {
@@ -55,23 +54,11 @@ def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]
 
 def _check(draft: Mapping[str, Any], position: Any) -> None:
     """Refuse a draft of which no checkpoint can be written; raises `SpecError`."""
+    from eagle_contracts.spec.draft_sizes import unusable
     from eagle_contracts.spec.errors import fail
-    from eagle_contracts.spec.flow import clip, show
 
-    named = draft.get("architectures")
-    architecture = named[0] if isinstance(named, list) and named else None
-    if architecture not in CLASSES:
-        found = f"architectures: {clip(show(named))}" if named else "no architectures"
-        raise fail(
-            position,
-            f"the draft's config has {found}, which sglang.draft does not know",
-            f"it knows [{'] and ['.join(CLASSES)}]",
-        )
-    for key in draft_weights.needed(architecture):
-        size = draft.get(key)
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            found = f"has {key}: {clip(show(size))}" if key in draft else f"has no {key}"
-            raise fail(position, f"the draft's config {found}: a whole number of at least 1 is wanted")
+    for wrong in unusable(draft):
+        raise fail(position, f"in the draft's config {wrong.sentence}", wrong.write)
 
 
 def _plain_rope(draft: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -296,3 +297,74 @@ def test_a_config_as_the_user_has_it(engines: Engines) -> None:
         "norm_before_residual is true in the draft's config, and the draft's numbers are those of "
         "norm_before_residual: false: this engine does not go by the key"
     ) in text(verdicts["config"])
+
+
+def kimi(**changes: Any) -> dict[str, Any]:
+    """Kimi's draft with the ids of the eight-layer target, and with changes."""
+    draft: dict[str, Any] = json.loads((KIMI / "draft.config.json").read_text())
+    draft["eagle_config"][IDS] = [2, 4, 6]
+    return {**draft, **changes}
+
+
+def test_ids_in_the_file_that_are_not_those_of_the_recorded_states(engines: Engines) -> None:
+    """The draft is given what was recorded, and serving would hand over what the file names: the first step says so."""
+    nested = {"use_aux_hidden_state": True, IDS: [3, 5, 7]}
+    contract = folder(engines.project / "moved", kimi(eagle_config=nested), [2, 4, 6], [2, 4, 6])
+    contract.write_text(contract.read_text().replace("$draft.layer_ids", "[3, 5, 7]"))
+    verdicts = judged(engines, contract)
+    assert wrong(verdicts).keys() == {"first_step"}
+    said = " ".join(text(verdicts["first_step"]).split())
+    assert said.startswith(
+        "shifted: by the draft's config the target hands over other states than the contract read by from recorded: "
+        "every slot holds the state one layer later than declared (+1)"
+    )
+    assert "write draft.layer_ids: [2, 4, 6]" in said
+    assert "capture recorded these states with them" in said
+
+
+def test_what_set_hides_of_the_file(engines: Engines) -> None:
+    """Ids that are run and that the file has not: a note where it has others, a violation where a key is misspelt."""
+    other = folder(engines.project / "other", kimi(eagle_config={IDS: [3, 5, 7]}), [2, 4, 6], [2, 4, 6])
+    verdicts = judged(engines, other)
+    assert wrong(verdicts) == {}
+    [note] = verdicts["config"].facts[-1]["notes"]
+    assert note.startswith(f"{ENVIRONMENT} was run with the ids [2, 4, 6] of ")
+    assert note.endswith("has [3, 5, 7]: a server that is given that file reads the file")
+    near = {"use_aux_hidden_state": True, IDS[:-1]: [2, 4, 6]}
+    misspelt = folder(engines.project / "misspelt", kimi(eagle_config=near), [2, 4, 6], [2, 4, 6])
+    verdicts = judged(engines, misspelt)
+    assert wrong(verdicts).keys() == {"config"}
+    assert f"{IDS[:-1]} is a key that no reader has: did you mean {IDS}?" in " ".join(text(verdicts["config"]).split())
+
+
+def test_a_refusal_names_the_line_and_is_told_once(engines: Engines) -> None:
+    """Whole in the item that is judged first, in one line in the others."""
+    draft = kimi(hidden_act="gelu_new_one")
+    verdicts = judged(engines, folder(engines.project / "refused", draft, [2, 4, 6], [2, 4, 6]))
+    said = {name: " ".join(one.split()) for name, one in wrong(verdicts).items()}
+    [whole] = [name for name, one in said.items() if "Unsupported activation: gelu_new_one" in one]
+    assert "the draft's config has that at " in said[whole]
+    assert '"hidden_act": "gelu_new_one"' in said[whole]
+    brief = (
+        "engine_refused: the engine raised ValueError at building the target and the draft, as told whole at "
+        f"{whole}[{ENVIRONMENT}]"
+    )
+    assert [one for name, one in said.items() if name != whole] == [brief] * 5
+
+
+def test_a_draft_that_stops_the_targets_own_reader(engines: Engines) -> None:
+    """The engine reads the draft's config for its target too: what it does not like is not the target's."""
+    draft = folder(engines.project / "stops", kimi(model_type="kimi_none"), [2, 4, 6], [2, 4, 6])
+    verdicts = engines.judged(draft.with_name("capture.yaml"))
+    [verdict] = verdicts.values()
+    said = " ".join(text(verdict).split())
+    assert said.startswith("error(engine): sglang cannot run this draft's config here, whatever the parameters: it ra")
+    assert re.search(r'the draft\'s config has that at \S+draft\.config\.json:1:\d+: "model_type": "kimi_none"', said)
+    assert "pip install" not in said
+
+
+def test_an_id_that_stands_twice(engines: Engines) -> None:
+    """It is not called no layer: it is one, and an engine captures it once."""
+    capture = folder(engines.project / "twice", kimi(), [2, 4, 6], [2, 4, 4]).with_name("capture.yaml")
+    [verdict] = engines.judged(capture).values()
+    assert "likely cause: 4 stands twice. An engine captures a layer once: it accepts [2, 4]." in text(verdict)

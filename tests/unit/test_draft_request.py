@@ -50,14 +50,17 @@ def test_a_narrower_draft_was_trained_on_its_target() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architectures": ["FooEagle"]}, "has architectures: [FooEagle], which sglang.draft does not know"),
-        ({"architectures": "LlamaForCausalLMEagle3"}, "has architectures: LlamaForCausalLMEagle3, which sglang.draft"),
-        ({"architectures": None}, "has no architectures, which sglang.draft does not know"),
-        ({"num_hidden_layers": 0}, "has num_hidden_layers: 0: a whole number of at least 1 is wanted"),
-        ({"intermediate_size": None}, "has intermediate_size: null: a whole number of at least 1 is wanted"),
-        ({"hidden_size": "7168"}, "has hidden_size: 7168: a whole number of at least 1 is wanted"),
-        ({"num_hidden_layers": True}, "has num_hidden_layers: true: a whole number"),
-        ({"architectures": ["Eagle3DeepseekV2ForCausalLM"]}, "has no q_lora_rank: a whole number of at least 1"),
+        ({"architectures": ["FooEagle"]}, "the draft's class is FooEagle, which is not known here"),
+        (
+            {"architectures": "LlamaForCausalLMEagle3"},
+            "architectures is the text 'LlamaForCausalLMEagle3', which is not known here",
+        ),
+        ({"architectures": None}, "architectures is nothing, which is not known here"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0, and no size"),
+        ({"intermediate_size": None}, "intermediate_size is nothing, and no size"),
+        ({"hidden_size": "7168"}, "hidden_size is the text '7168', and no size"),
+        ({"num_hidden_layers": True}, "num_hidden_layers is true, and no size"),
+        ({"architectures": ["Eagle3DeepseekV2ForCausalLM"]}, "q_lora_rank is missing"),
     ],
 )
 def test_a_config_of_which_no_draft_can_be_made(changes: dict[str, Any], message: str) -> None:
@@ -65,5 +68,5 @@ def test_a_config_of_which_no_draft_can_be_made(changes: dict[str, Any], message
     with pytest.raises(SpecError) as caught:
         asked({**DRAFT, **changes})
     [issue] = caught.value.issues
-    assert f"the draft's config {message}" in issue.message
+    assert f"in the draft's config {message}" in issue.message
     assert len(issue.message) <= 100
