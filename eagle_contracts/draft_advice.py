@@ -72,7 +72,8 @@ def _ignored(case: Case, data: Mapping[str, Any], ids: Value | None) -> Iterator
     nested = config.get(NESTED)
     if isinstance(nested, Mapping) and USE in nested and not nested[USE]:
         yield f"{NESTED}.{USE} at {_place((NESTED, USE), case)}: write true, or no inner state is handed over"
-    if IDS not in config and not (isinstance(nested, Mapping) and IDS in nested):
+    there = IDS in config or (isinstance(nested, Mapping) and IDS in nested)
+    if not there and not data.get("by_default"):
         what = ids.data if ids is not None else "[...]"
         inside = "inside it" if isinstance(nested, Mapping) else f"inside {NESTED}, a map at the top"
         yield f"at {_place((NESTED,), case)}: write {IDS}: {what} {inside}, where engines look for it"

@@ -10,7 +10,7 @@ from eagle_contracts.comments import beside
 from eagle_contracts.observation import Observation
 from eagle_contracts.plan import Case
 from eagle_contracts.spec.document import Document
-from eagle_contracts.spec.draft_config import IDS, NESTED, unread
+from eagle_contracts.spec.draft_config import BY_DEFAULT, IDS, NESTED, unread
 from eagle_contracts.spec.flow import show
 from eagle_contracts.spec.located import pick
 from eagle_contracts.spec.model import Ref, Value
@@ -118,7 +118,7 @@ def _notes(case: Case, kind: str, given: Mapping[str, Value]) -> Iterator[str]:
         return
     there = [path for path in ((NESTED, IDS), (IDS,)) if pick(document.data, path) is not None]
     file = pick(document.data, there[0]) if there else None
-    if file != ids.data:
+    if file != (None if ids.data == BY_DEFAULT else ids.data):
         where = f"{document.at(*there[0])} has {show(file)}" if there else f"{document.shown} has none{_near(document)}"
         yield (
             f"{case.environment.name} was run with the ids {show(ids.data)} of {ids.position}, and {where}: a server "

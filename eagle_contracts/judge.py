@@ -34,7 +34,7 @@ def judge(case: Case, session: Session) -> Verdict:
         mismatches = session.mismatches(case, seen)
         context = _context(case, session, seen)
     except SpecError as error:
-        return Verdict(status="error", reason="spec", sentence=error.render())
+        return _mistake(case, session, error)
     except Unrunnable as stopped:
         return Verdict(
             status=stopped.status,
@@ -62,6 +62,15 @@ def judge(case: Case, session: Session) -> Verdict:
     if case.subject.name == DRAFT and verdict.remedy is None:
         verdict = draft_advised(case, session, seen, verdict)
     return _once(case, session, verdict)
+
+
+def _mistake(case: Case, session: Session, error: SpecError) -> Verdict:
+    """Tell what is wrong with the values of a contract whole once, and in one line in its other items."""
+    text = error.render()
+    first = session.refusals.setdefault((case.contract.document.shown, "", text), case.name)
+    if first != case.name:
+        text = f"{error.issues[0].position.full}: {error.issues[0].message}, as told whole at {first}"
+    return Verdict(status="error", reason="spec", sentence=text)
 
 
 def _once(case: Case, session: Session, verdict: Verdict) -> Verdict:

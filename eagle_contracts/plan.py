@@ -10,6 +10,7 @@ from typing import Any
 
 from eagle_contracts.devices import CPU
 from eagle_contracts.overlay_files import overlay_params
+from eagle_contracts.spec.draft_config import BY_DEFAULT
 from eagle_contracts.spec.errors import SpecError, SpecIssue, fail, suggest
 from eagle_contracts.spec.flow import clip, found
 from eagle_contracts.spec.model import Contract, Control, Environment, Expectation, Pipeline, Value
@@ -284,5 +285,7 @@ def _shifted(value: Value, by: object, control: Control) -> list[int]:
     entries = value.data if isinstance(value.data, list) else []
     numbers = [entry for entry in entries if isinstance(entry, int) and not isinstance(entry, bool)]
     if not isinstance(by, int) or not numbers or len(numbers) != len(entries):
-        raise fail(control.break_.position, f"shift moves a list of whole numbers, not {found(value.data)}")
+        hint = "name a list that is wrong here, such as {break: {with.layer_ids: [1, 2, 3]}, as: shifted}"
+        message = f"shift moves a list of whole numbers, not {found(value.data)}"
+        raise fail(control.break_.position, message, hint if value.data == BY_DEFAULT else "")
     return [number + by for number in numbers]

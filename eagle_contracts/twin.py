@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eagle_contracts.spec.draft_config import BY_DEFAULT
 from eagle_contracts.spec.flow import show
 
 GENERATION = 1
@@ -294,12 +295,15 @@ def with_layer_ids_in_place(draft: Mapping[str, Any], layer_ids: object) -> dict
     """Return a draft config whose ids are these, where it has its own, and nothing else of it changed.
 
     That is at the top where it has them only there, whoever looks there; else inside `eagle_config`. An `eagle_config`
-    that is no map stays as it is.
+    that is no map stays as it is. For `default` there are none then, in neither place.
     """
     out, nested = dict(draft), draft.get("eagle_config")
     if nested is not None and not isinstance(nested, Mapping):
         return out
     inside = nested if isinstance(nested, Mapping) else {}
+    if layer_ids == BY_DEFAULT:
+        out.pop(IDS, None)
+        return {**out, "eagle_config": {k: v for k, v in inside.items() if k != IDS}} if nested is not None else out
     if out.get(IDS) is not None and inside.get(IDS) is None:
         return {**out, IDS: layer_ids}
     if out.get(IDS) is not None:

@@ -279,7 +279,8 @@ def _unread(observation: Observation, context: Context) -> list[str]:
     written, readers = observation.data["written"], observation.data["readers"]
     measured = [line for key, value in written.items() for line in _ignored(key, value, readers, written)]
     measured += _switched(observation.data)
-    if readers["ids"] is None and written["use_aux_hidden_state"] and not any(key.endswith(IDS) for key in written):
+    named = observation.data.get("by_default") or any(key.endswith(IDS) for key in written)
+    if readers["ids"] is None and written["use_aux_hidden_state"] and not named:
         measured.append(f"no {IDS} stands in the draft's config, and the target side falls back to its default")
     keys = [*context.unread, *unread(observation.data.get("config") or {})]
     told = {one.path: one.sentence for one in keys if not any(one.path[-1] in line for line in measured)}

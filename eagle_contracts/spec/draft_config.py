@@ -19,6 +19,8 @@ from eagle_contracts.spec.flow import clip, show
 
 IDS: Final = "eagle_aux_hidden_state_layer_ids"
 NESTED: Final = "eagle_config"
+BY_DEFAULT: Final = "default"
+"""What stands for the ids where a draft's config is to have none: the engine takes layers of its own then."""
 USE: Final = "use_aux_hidden_state"
 LLAMA: Final = "LlamaForCausalLMEagle3"
 LATENT: Final = "Eagle3DeepseekV2ForCausalLM"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eagle_contracts.spec.document import Document, load_json
-from eagle_contracts.spec.draft_config import IDS, NESTED, unread
+from eagle_contracts.spec.draft_config import BY_DEFAULT, IDS, NESTED, unread
 from eagle_contracts.spec.errors import SpecError, SpecIssue, fail, suggest
 from eagle_contracts.spec.flow import found, show
 from eagle_contracts.spec.located import value_at
@@ -120,9 +120,10 @@ def _misspelt(document: Document) -> str:
 def _ids_advice(scope: Scope, config: str) -> str:
     example = "set: {draft.layer_ids: [...]}"
     inside = f"write {IDS} in the eagle_config of {config}, or " if config else "write "
+    none = f". If the engine's own default layers are meant, write {BY_DEFAULT} for the list" if config else ""
     if scope.environment is None:
-        return f"{inside}{example} in an environment, or give --contracts-set draft.layer_ids=[...]"
-    return f"{inside}{example} in {scope.environment.name} ({scope.environment.position})"
+        return f"{inside}{example} in an environment, or give --contracts-set draft.layer_ids=[...]{none}"
+    return f"{inside}{example} in {scope.environment.name} ({scope.environment.position}){none}"
 
 
 def _disagreement(document: Document, path: tuple[str, ...], values: list[Value]) -> SpecIssue:
@@ -141,11 +142,17 @@ def _has(data: object, path: tuple[str, ...]) -> bool:
 
 
 def check_ids(value: Value, name: str = "draft.layer_ids") -> None:
-    """Raise SpecError unless a value is a list of whole numbers, which is what engines take for ids."""
+    """Raise SpecError unless a value is a list of whole numbers, which is what engines take for ids.
+
+    Layer ids may be the word `default` too: then the config has none, and the engine takes its own.
+    """
     data = value.data
+    if data == BY_DEFAULT and name.endswith("layer_ids"):
+        return
     if not isinstance(data, list):
         message = f"{name} must be a list of whole numbers, not {found(data)}"
-        raise fail(value.position, message, "write what the engine's config gets, such as [2, 30, 58]")
+        more = f", or {BY_DEFAULT} for none" if name.endswith("layer_ids") else ""
+        raise fail(value.position, message, f"write what the engine's config gets, such as [2, 30, 58]{more}")
     for index, item in enumerate(data):
         if not isinstance(item, int) or isinstance(item, bool):
             raise fail(value.at(index), f"{name} must be a list of whole numbers, not {found(item)}")

@@ -17,18 +17,20 @@ from typing import Any
 from eagle_contracts.subjects.protocol import Subject
 
 PARAMETERS: Mapping[str, str] = {
-    "layer_ids": "the list written to the draft's config.json where it has its ids, else inside eagle_config",
+    "layer_ids": "the list written to the draft's config.json where it has its ids, else inside eagle_config; "
+    "or default, for none",
 }
 
 
 def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
     """Return the draft's config as it is with other ids, and these; runs in pytest's process."""
+    from eagle_contracts.spec.draft_config import BY_DEFAULT
     from eagle_contracts.spec.references import check_ids
     from eagle_contracts.twin import with_layer_ids_in_place
 
     check_ids(given["layer_ids"], "layer_ids")
     ids = given["layer_ids"].data
-    return {"draft": with_layer_ids_in_place(twin.draft, ids), "written": ids}
+    return {"draft": with_layer_ids_in_place(twin.draft, ids), "written": None if ids == BY_DEFAULT else ids}
 
 
 def baseline(twin: Any) -> dict[str, Any]:

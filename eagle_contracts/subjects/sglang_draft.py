@@ -15,7 +15,8 @@ from eagle_contracts.subjects import draft_weights
 from eagle_contracts.subjects.protocol import Subject
 
 PARAMETERS: Mapping[str, str] = {
-    "layer_ids": "the list written to the draft's config.json where it has its ids, else inside eagle_config",
+    "layer_ids": "the list written to the draft's config.json where it has its ids, else inside eagle_config; "
+    "or default, for none",
 }
 OPTIONAL: Mapping[str, str] = {
     "config": "keys to set in the draft's config.json after that; null takes a key out, maps are merged",
@@ -30,6 +31,7 @@ HEAD = 0.5
 
 def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]:
     """Return the draft's config as the contract has it, and as its weights were trained; in pytest's process."""
+    from eagle_contracts.spec.draft_config import BY_DEFAULT
     from eagle_contracts.spec.errors import fail
     from eagle_contracts.spec.references import check_ids
     from eagle_contracts.twin import with_layer_ids_in_place
@@ -49,7 +51,8 @@ def request(given: Mapping[str, Any], twin: Any, folder: Path) -> dict[str, Any]
     if trained["hidden_size"] != twin.target["hidden_size"] or trained.get("target_hidden_size"):
         trained["target_hidden_size"] = twin.target["hidden_size"]
     slots = given["slots"].data if "slots" in given else None
-    return {"draft": config, "trained": trained, "seed": twin.seed, "slots": slots}
+    by_default = given["layer_ids"].data == BY_DEFAULT
+    return {"draft": config, "trained": trained, "seed": twin.seed, "slots": slots, "by_default": by_default}
 
 
 def _check(draft: Mapping[str, Any], position: Any) -> None:
@@ -208,6 +211,7 @@ def _readers(worker: Any, params: dict[str, Any], hidden: int) -> dict[str, Any]
     config = params["draft"]
     nested = config.get("eagle_config")
     return {
+        "by_default": params["by_default"],
         "draft_class": type(worker.model).__name__,
         "fc_in": worker.fc_width(),
         "draft_width": params["trained"]["hidden_size"],
