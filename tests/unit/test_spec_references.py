@@ -145,6 +145,19 @@ def test_a_config_without_ids_says_where_to_write_them(story: Path, scope: MakeS
     )
 
 
+@pytest.mark.parametrize("key", ["eagle_aux_hidden_state_layer_id", "eagle_aux_hidden_states_layer_ids"])
+def test_a_misspelt_key_is_named_before_any_other_way(story: Path, scope: MakeScope, key: str) -> None:
+    """The file is what a server reads: `set` would hide the mistake."""
+    (story / "draft.config.json").write_text(f'{{"eagle_config": {{\n"{key}": [2, 30, 58]}}}}')
+    said = " ".join(refused(scope("speculators-0.6.0")).split())
+    ids = "eagle_aux_hidden_state_layer_ids"
+    assert said.endswith(
+        f"draft.config.json:2: {key} is a key that no reader has: did you mean {ids}? Write {ids} for {key}, inside "
+        f"eagle_config"
+    )
+    assert "set:" not in said
+
+
 def test_a_pipeline_without_a_draft_says_so(story: Path, scope: MakeScope) -> None:
     """A pipeline that only checks training needs no draft."""
     edit(story / "pipeline.yaml", "draft: {config: draft.config.json}\n", "")
