@@ -28,7 +28,8 @@ class Checkpoint:
     """A checkpoint of which nothing but names is read: `scale` is what the class multiplies embeddings by, if known.
 
     `norm` is None where the final norm is not there, or is no RMS norm: `no_norm` says which. `head` is lm_head, or the
-    embedding where a checkpoint ties them; None where neither can be read. `adds_one` for norms of gain 1 + weight.
+    embedding where a checkpoint ties them; None where neither can be read, and `no_head` says why. `adds_one` is for
+    norms of gain 1 + weight.
     """
 
     folder: Path
@@ -38,6 +39,7 @@ class Checkpoint:
     norm: Stored | None
     no_norm: str
     head: Stored | None
+    no_head: str
     eps: float
     adds_one: bool
     scale: float
@@ -53,6 +55,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     places = _places(folder)
     embedding = _embedding(places, folder, hidden)
     norm, no_norm = _norm(places, folder, embedding.name, hidden)
+    head, no_head = _head(places, folder, embedding)
     scale, scale_name = _scale(part, hidden)
     return Checkpoint(
         folder=folder,
@@ -61,7 +64,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         embedding=embedding,
         norm=norm,
         no_norm=no_norm,
-        head=_head(places, folder, embedding),
+        head=head,
+        no_head=no_head,
         eps=_eps(part),
         adds_one=str(part.get("model_type", "")).startswith(_ADDS_ONE),
         scale=scale,
@@ -84,7 +88,7 @@ def _json(path: Path, limit: int) -> dict[str, Any]:
 
 
 def _text_part(config: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    parts = [config, config.get("text_config"), *config.values()]
+    parts = [config.get("text_config"), config, *config.values()]
     for part in parts:
         size = part.get("hidden_size") if isinstance(part, dict) else None
         if isinstance(size, int) and size > 0 and ("num_hidden_layers" in part or part is config):
@@ -134,20 +138,28 @@ def _norm(places: Mapping[str, str], folder: Path, embedding: str, hidden: int) 
         return None, f"the checkpoint has no {prefix}norm.weight"
     if f"{name.removesuffix('weight')}bias" in places:
         return None, f"{name} has a bias, so it is no RMS norm"
-    found = _in_shard(name, places, folder)
+    try:
+        found = _in_shard(name, places, folder)
+    except Complaint as error:
+        return None, str(error)
     if found.shape != (hidden,) or found.kind not in FLOATS:
         shape = " x ".join(map(str, found.shape))
         return None, f"{name} is {shape} of {found.kind}, not {hidden} floating point numbers"
     return found, ""
 
 
-def _head(places: Mapping[str, str], folder: Path, embedding: Stored) -> Stored | None:
+def _head(places: Mapping[str, str], folder: Path, embedding: Stored) -> tuple[Stored | None, str]:
     """Return lm_head; the embedding where there is none, since a checkpoint that ties the two stores one of them."""
     names = [name for name in places if name.endswith(_HEADS) and ".layers." not in name]
     if len(names) > 1:
-        return None
-    found = _in_shard(names[0], places, folder) if names else embedding
-    return found if found.shape == embedding.shape and found.kind in FLOATS else None
+        return None, f"the checkpoint has {len(names)} of them: {', '.join(names[:3])}"
+    try:
+        found = _in_shard(names[0], places, folder) if names else embedding
+    except Complaint as error:
+        return None, str(error)
+    if found.shape != embedding.shape or found.kind not in FLOATS:
+        return None, f"{found.name} is {' x '.join(map(str, found.shape))} of {found.kind}"
+    return found, ""
 
 
 def _eps(part: Mapping[str, Any]) -> float:

@@ -122,7 +122,9 @@ class Finals:
         return float(error.median())
 
     def _with_prediction(self, told: Told, normed: Tensor) -> Told:
-        found = self._head.prediction(normed) if self._head is not None else None
+        if self._head is None:
+            return replace(told, evidence=(*told.evidence, f"lm_head was not asked: {self._of.no_head}"))
+        found = self._head.prediction(normed)
         if found is None:
             return told
         evidence = (*told.evidence, f"through lm_head {found.words}; chance is 50%")

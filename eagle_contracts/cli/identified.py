@@ -35,7 +35,9 @@ def identified(file: Path, folder: Path, tokens: str, slot: int | None, name: st
     embedded = _embedded([ids[row] for row in chosen], checkpoint)
     gain = checkpoint.norm.vector().to(torch.float32) if checkpoint.norm else None
     states = {k: _state(stored, k, chosen, checkpoint) for k in slots}
-    told = [(k, tell(x, embedded, gain, checkpoint, _DTYPES[stored.kind])) for k, x in states.items()]
+    beside = _Beside(ids, chosen, checkpoint)
+    dtype = _DTYPES[stored.kind]
+    told = [(k, tell(x, embedded, gain, checkpoint, dtype, beside, chosen)) for k, x in states.items()]
     if gain is not None:
         refine = Finals(gain=gain, checkpoint=checkpoint, ids=ids, rows=chosen)
         told = [(k, refine(k, states, one)) for k, one in told]
@@ -112,7 +114,31 @@ def _check(stored: Stored, ids: Sequence[int], of: Checkpoint) -> None:
 def _embedded(ids: Sequence[int], of: Checkpoint) -> torch.Tensor:
     different = sorted(set(ids))
     places = {token: place for place, token in enumerate(different)}
-    return of.embedding.rows(different)[[places[token] for token in ids]]
+    rows = of.embedding.rows(different)
+    bad = ~torch.isfinite(rows).all(1)
+    if bool(bad.any()):
+        token = different[int(bad.nonzero()[0])]
+        raise Complaint(
+            f"{of.embedding.name} of {of.embedding.path} has values that are no finite numbers in the row of token "
+            f"{token}: nothing can be told by it"
+        )
+    return rows[[places[token] for token in ids]]
+
+
+class _Beside:
+    """The embedding of tokens beside those of the chosen rows, read once and only if asked for."""
+
+    def __init__(self, ids: Sequence[int], chosen: Sequence[int], of: Checkpoint) -> None:
+        self._ids, self._chosen, self._of = ids, chosen, of
+        self._read: dict[int, tuple[list[int], torch.Tensor]] = {}
+
+    def __call__(self, offset: int) -> tuple[list[int], torch.Tensor]:
+        """Return which of the chosen rows have a token so many places further on, and its embedding for each."""
+        if offset not in self._read:
+            there = [n for n, row in enumerate(self._chosen) if 0 <= row + offset < len(self._ids)]
+            tokens = [self._ids[self._chosen[n] + offset] for n in there]
+            self._read[offset] = there, _embedded(tokens, self._of) if tokens else torch.empty(0, self._of.hidden)
+        return self._read[offset]
 
 
 def _chosen(rows: int) -> list[int]:

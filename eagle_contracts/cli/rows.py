@@ -6,8 +6,9 @@ PYTEST_DONT_REWRITE
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,8 +18,10 @@ from eagle_contracts.identify import tolerance_for
 
 Answer = Literal[
     "embedding",
+    "partly_embedding",
     "scaled_embedding",
     "next_token_embedding",
+    "previous_token_embedding",
     "before_final_norm",
     "after_final_norm",
     "normed",
@@ -30,6 +33,9 @@ RMS_TOLERANCE: Final = 0.01
 """How far from 1 the RMS of a normed row, divided by the norm's gain, may be: bf16 rounds by up to 0.4%."""
 MOST_ROWS_RIGHT: Final = 0.9
 FEW_ROWS: Final = 8
+ROUNDED: Final = 2e-2
+"""How far rows may be that were computed in bf16 or fp16, whatever they are stored as."""
+SHOWN_ROWS: Final = 5
 _FLAT: Final = 0.05
 
 
@@ -48,26 +54,84 @@ class Told:
     rms: tuple[float, float] | None
 
 
-def tell(x: Tensor, embedded: Tensor, gain: Tensor | None, checkpoint: Checkpoint, dtype: torch.dtype) -> Told:
+def tell(
+    x: Tensor,
+    embedded: Tensor,
+    gain: Tensor | None,
+    checkpoint: Checkpoint,
+    dtype: torch.dtype,
+    beside: Beside,
+    places: Sequence[int],
+) -> Told:
     """Return what x [rows, hidden] is; `embedded` are the tokens' rows, `gain` is the final norm's weight.
 
-    All are float32; `dtype` is what x was stored as.
+    All are float32; `dtype` is what x was stored as, `places` are the rows' numbers in the file, and `beside` gives the
+    embedding of the token so many places further on, for the rows that have one.
     """
     allowed = tolerance_for(dtype)
-    scale = _scale_of(x, embedded)
-    plain, scaled, following = _error(x, embedded), _error(x, embedded * scale), _error(x[:-1], embedded[1:])
     if not bool(x.any()):
-        return _told("zero", "every value that was read is zero", (), "", plain)
-    if plain <= allowed:
-        how = "to the bit" if torch.equal(x, embedded) else f"median row error {plain:.1e}, allowed {allowed:.0e}"
-        return _told("embedding", "the embedding of these tokens", (_counted(x, embedded, allowed), how), "", plain)
-    if scaled <= allowed:
+        return _told("zero", "every value that was read is zero", (), "", _error(x, embedded))
+    plain, loose = _error(x, embedded), max(allowed, ROUNDED)
+    right = _row_errors(x, embedded) <= loose
+    if bool(right.all()):
+        return _told("embedding", "the embedding of these tokens", _exactly(x, embedded, allowed), "", plain)
+    scale = _scale_of(x, embedded)
+    scaled = _error(x, embedded * scale)
+    if scaled <= allowed and not bool(right.any()):
         return _scaled(x, embedded * scale, scale, scaled, checkpoint, allowed)
-    if x.shape[0] > 1 and following <= allowed:
-        counted = _counted(x[:-1], embedded[1:], allowed)
-        sentence = "the embedding of the next token: row r is the embedding of token r + 1"
-        return _told("next_token_embedding", sentence, (counted,), "", following)
+    if (told := _of_other_tokens(x, beside, checkpoint, loose)) is not None:
+        return told
+    if bool(right.any()):
+        return _partly(x, right, gain, checkpoint, plain, places)
     return _normed_or_not(x, gain, checkpoint, min(plain, scaled))
+
+
+Beside: TypeAlias = "Callable[[int], tuple[list[int], Tensor]]"
+_SHIFTED: Final[tuple[tuple[int, Answer, str], ...]] = (
+    (1, "next_token_embedding", "the embedding of the next token: row r is the embedding of token r + 1"),
+    (-1, "previous_token_embedding", "the embedding of the previous token: row r is the embedding of token r - 1"),
+)
+
+
+def _exactly(x: Tensor, embedded: Tensor, allowed: float) -> tuple[str, ...]:
+    error = _error(x, embedded)
+    if torch.equal(x, embedded):
+        how = "to the bit"
+    elif error <= allowed:
+        how = f"median row error {error:.1e}, allowed {allowed:.0e}"
+    else:
+        how = f"median row error {error:.1e}: as exact as what was computed in bf16 or fp16"
+    return (f"{len(x)} of {len(x)} rows agree", how)
+
+
+def _partly(
+    x: Tensor, right: Tensor, gain: Tensor | None, checkpoint: Checkpoint, error: float, places: Sequence[int]
+) -> Told:
+    """Say how many rows are the embedding, and what the others are."""
+    count, wrong = int(right.sum()), [places[n] for n in (~right).nonzero().flatten().tolist()]
+    listed = ", ".join(map(str, wrong[:SHOWN_ROWS])) + (", ..." if len(wrong) > SHOWN_ROWS else "")
+    rest = _normed_or_not(x[~right], gain, checkpoint, error)
+    evidence = (f"not in rows {listed}", f"these rows: {rest.sentence}")
+    sentence = f"the embedding of these tokens in {count} of {len(x)} rows, and something else in {len(wrong)}"
+    left = "are these the tokens of this file? Rows of another request, or rows that were overwritten, look like this"
+    return _told("partly_embedding", sentence, evidence, left, error)
+
+
+def _of_other_tokens(x: Tensor, beside: Beside, checkpoint: Checkpoint, allowed: float) -> Told | None:
+    """Return the answer where rows are the embedding of the tokens beside theirs.
+
+    Where a token follows itself, a row is that of its own token too: that alone makes no partial embedding.
+    """
+    for offset, answer, sentence in _SHIFTED:
+        rows, others = beside(offset)
+        if not rows:
+            continue
+        scale = _scale_of(x[rows], others)
+        for factor, words in ((1.0, ""), (scale, f", times {_factor(scale, checkpoint)}")):
+            if (error := _error(x[rows], others * factor)) <= allowed:
+                evidence = (_counted(x[rows], others * factor, allowed),)
+                return _told(answer, sentence + words, evidence, "", error)
+    return None
 
 
 def _normed_or_not(x: Tensor, gain: Tensor | None, checkpoint: Checkpoint, error: float) -> Told:
@@ -115,11 +179,14 @@ def _scaled(
     checkpoint: Checkpoint,
     allowed: float,
 ) -> Told:
-    known = checkpoint.scale != 1 and abs(scale / checkpoint.scale - 1) <= 0.01
-    by = checkpoint.scale_name if known else f"{scale:.4g}, which config.json does not account for"
-    sentence = f"the embedding of these tokens times {by}"
+    sentence = f"the embedding of these tokens times {_factor(scale, checkpoint)}"
     evidence = (_counted(x, embedded, allowed), f"median row error {error:.1e}, allowed {allowed:.0e}")
     return _told("scaled_embedding", sentence, evidence, "", error)
+
+
+def _factor(scale: float, checkpoint: Checkpoint) -> str:
+    known = checkpoint.scale != 1 and abs(scale / checkpoint.scale - 1) <= 0.01
+    return checkpoint.scale_name if known else f"{scale:.4g}, which config.json does not account for"
 
 
 def _told(
@@ -151,7 +218,7 @@ def _scale_of(x: Tensor, embedded: Tensor) -> float:
     """Return the one factor that brings most embedding rows nearest to x's; 1 where there is none."""
     factors = (x * embedded).sum(1) / embedded.square().sum(1).clamp_min(1e-30)
     factor = float(factors.median())
-    return factor if factor > 0 else 1.0
+    return factor if factor != 0 else 1.0
 
 
 def _which_layer() -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -10,8 +12,9 @@ from eagle_contracts.spec.document import parse_yaml
 from eagle_contracts.spec.errors import SpecError, SpecIssue, fail, suggest
 from eagle_contracts.spec.flow import clip
 from eagle_contracts.spec.located import check_references, value_at
-from eagle_contracts.spec.model import SETTABLE, Value
+from eagle_contracts.spec.model import SETTABLE, Ref, Value
 from eagle_contracts.spec.position import Position
+from eagle_contracts.spec.references import check_ids
 
 OPTION: Final = "--contracts-set"
 
@@ -53,7 +56,23 @@ def _parse(text: str) -> tuple[str, Value]:
     issues = list(check_references(document, (), SETTABLE))
     if issues:
         raise SpecError(issues)
-    return key, value_at(document)
+    value = value_at(document)
+    if key == "draft.layer_ids" and not isinstance(value.data, Ref):
+        _check_ids(value, body)
+    return key, value
+
+
+def _check_ids(value: Value, body: str) -> None:
+    """Raise what is wrong with a list of ids, with the list that may have been meant."""
+    try:
+        check_ids(value)
+    except SpecError as error:
+        meant = re.fullmatch(r"[\s(]*(-?\d+(?:[\s,]+-?\d+)*)[\s)]*", body)
+        if meant is None:
+            raise
+        listed = ",".join(re.findall(r"-?\d+", meant[1]))
+        hint = f"write '{value.position.origin.partition(' ')[2]}=[{listed}]'" if value.position.origin else ""
+        raise SpecError([replace(issue, hint=hint) for issue in error.issues]) from None
 
 
 def _start(text: str, origin: str) -> Position:

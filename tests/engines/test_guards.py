@@ -138,8 +138,8 @@ def test_ids_that_the_engine_did_not_read_are_told(errors: Errors) -> None:
     for verdict in errors["reader"]:
         assert (verdict.status, verdict.diagnosis) == ("violated", "config_ignored")
         assert verdict.sentence.startswith(
-            "the draft's config has the ids [1, 3, 5], and the target side reads no ids, and falls back to its default: "
-            "it captures h["
+            "the draft's config has the ids [1, 3, 5], and the target side reads no ids, and falls back to its "
+            "default: it captures h["
         )
 
 

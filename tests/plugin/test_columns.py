@@ -18,7 +18,7 @@ def test_every_line_fits_its_columns(repository: Repository) -> None:
     capture = (repository.root / MAIN).read_text()
     repository.write(f"contracts/{long}/capture.yaml", capture.replace("run: toy.capture", "run: toy.captures"))
     repository.write(f"contracts/{long}/typo.yaml", capture.replace("expect:", "expects:").replace("why:", "whi:"))
-    repository.edit(f"{FOLDER}/pipeline.yaml", {"toy-2:": "gone-1: {role: serve, engine: gone==1.0}\n  toy-2:"})
+    repository.edit(f"{FOLDER}/pipeline.yaml", {"toy-2:": "gone-1: {role: serve, engine: toy==9.0}\n  toy-2:"})
     repository.edit(MAIN, {"offset: 1": "offset: 0", "as: embedding_in_slot": "as: permuted"})
     for act in ("raise", "die", "refuse"):
         repository.write_faulty(act, name=act)

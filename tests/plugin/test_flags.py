@@ -26,7 +26,7 @@ def built(repository: Repository) -> Repository:
 
 def test_a_strict_run_fails_where_an_environment_is_missing(repository: Repository) -> None:
     """What is skipped otherwise is a failure that names the environment and what to do."""
-    repository.edit(PIPELINE, {"toy-2: {role: serve, like: toy-1}": "gone-1: {role: serve, engine: gone==1.0}"})
+    repository.edit(PIPELINE, {"toy-2: {role: serve, like: toy-1}": "gone-1: {role: serve, engine: toy==9.0}"})
     repository.run("-k", "slots").assert_outcomes(passed=1, skipped=1, deselected=4)
     strict = repository.run("-k", "slots", "--contracts-strict")
     strict.assert_outcomes(passed=1, failed=1, deselected=4)
@@ -63,7 +63,7 @@ def test_a_strict_run_lets_a_proven_contract_pass(repository: Repository) -> Non
         ("gpu", "this machine has no GPU"),
         ("no-such-package", "no-such-package is no environment, engine or installed package"),
         ("toy-3", "toy-3 is no environment, engine or installed package; did you mean 'toy-2'?"),
-        ("toy-1,gone-1", "gone==1.0 is not installed here"),
+        ("toy-1,gone-1", "toy==9.0 is not installed here"),
         ("gpux,pytest", "gpux is no environment, engine or installed package; did you mean 'gpu'?"),
         ("", "--contracts-require names nothing: write gpu, an environment, an engine or a package"),
         (" , ", "--contracts-require names nothing: write gpu, an environment, an engine or a package"),
@@ -76,7 +76,7 @@ def test_a_run_that_lacks_what_it_requires_does_not_begin(
 ) -> None:
     """A usage error before anything is collected: a run that skips it all would look like a green one."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    repository.edit(PIPELINE, {"toy-2:": "gone-1: {role: trainer, engine: gone==1.0}\n  toy-2:"})
+    repository.edit(PIPELINE, {"toy-2:": "gone-1: {role: trainer, engine: toy==9.0}\n  toy-2:"})
     result = repository.run("--contracts-require", names)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert f"--contracts-require: {problem}" in flat(shown(result)) or problem in flat(shown(result))

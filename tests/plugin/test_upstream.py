@@ -153,7 +153,7 @@ def test_an_unavailable_producer_makes_its_consumers_unavailable(chain: Reposito
     chain.edit(PIPELINE, {"toy-2: {role: serve, like: toy-1}": "gone-1: {role: serve, engine: toy==9.0}"})
     result = chain.run("-rs", CONSUMER)
     result.assert_outcomes(passed=2, skipped=2)
-    assert "gone==1.0 is not installed here" in result.stdout.str()
+    assert "toy==9.0 is not installed here" in result.stdout.str()
 
 
 def test_a_violated_producer_stops_nobody(chain: Repository) -> None:

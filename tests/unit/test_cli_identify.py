@@ -116,7 +116,10 @@ def test_a_state_that_predicts_something_else_is_no_last_one(model: Model, capsy
         (lambda m: m.embedded.half(), "embedding"),
         (lambda m: m.embedded.float().double(), "embedding"),
         (lambda m: (m.embedded.float() * 8).bfloat16(), "scaled_embedding"),
+        (lambda m: m.embedded.float() + m.embedded.float() / 256, "embedding"),
         (lambda m: torch.roll(m.embedded, -1, 0), "next_token_embedding"),
+        (lambda m: torch.roll(m.embedded, 1, 0), "previous_token_embedding"),
+        (lambda m: torch.roll(m.embedded.float() * 8, -1, 0), "next_token_embedding"),
         (lambda m: m.normed(torch.ones(HIDDEN)), "normed"),
         (lambda m: m.normed(m.gain.float() * 3), "other"),
         (lambda m: m.normed(m.gain.float().flip(0)), "other"),
@@ -380,5 +383,73 @@ def test_states_that_predict_nothing_are_no_last_ones(model: Model, capsys: Capt
 
 def test_a_tied_head_makes_no_last_state_of_an_embedding(model: Model, capsys: Captured) -> None:
     """The next token's embedding, scaled by what no config accounts for, is predicted perfectly by a tied head."""
-    torch.save(model.embedding[[*TOKENS[1:], 0]].float() * 8 + 0.001 * model.state, "next.pt")
+    torch.save(model.embedding[[*TOKENS[1:], 0]].float() * 8 + 0.02 * model.state, "next.pt")
     assert answers(capsys, "next.pt") == ["other"]
+
+
+@pytest.mark.parametrize("wrong", [[3], [1, 2, 5, 7, 8, 9, 10, 11, 12]])
+def test_an_embedding_in_some_rows_is_no_plain_yes(model: Model, capsys: Captured, wrong: list[int]) -> None:
+    """Neither most rows nor few of them speak for the others: how many, and which do not, is told."""
+    x = model.embedded.float()
+    x[wrong] = model.state[wrong]
+    torch.save(x, "x.pt")
+    assert ask("x.pt") == 0
+    out = capsys.readouterr().out
+    count = len(TOKENS) - len(wrong)
+    assert f"the embedding of these tokens in {count} of 16 rows, and something else in {len(wrong)}\n" in out
+    listed = ", ".join(map(str, wrong[:5])) + (", ..." if len(wrong) > 5 else "")
+    assert f"  not in rows {listed}\n" in out
+    assert "  these rows: not the embedding; not normed by model.norm: a stream state\n" in out
+    assert "  open: are these the tokens of this file?" in out
+
+
+def test_states_computed_in_fewer_bits_than_they_are_stored_in(model: Model, capsys: Captured) -> None:
+    """A float32 file of what a bf16 engine computed is told as such."""
+    torch.save(model.embedded.float() * (1 + torch.randn(len(TOKENS), HIDDEN) / 512), "x.pt")
+    assert ask("x.pt") == 0
+    out = capsys.readouterr().out
+    assert "\nthe embedding of these tokens\n" in out
+    assert ": as exact as what was computed in bf16 or fp16\n" in out
+
+
+def test_an_embedding_of_no_numbers_tells_nothing(model: Model, capsys: Captured) -> None:
+    """A damaged row of the checkpoint is named by its token, and gives no answer."""
+    embedding = model.embedding.clone()
+    embedding[TOKENS[2], 7] = float("nan")
+    model.save({"model.embed_tokens.weight": embedding, "model.norm.weight": model.gain})
+    torch.save(model.embedded, "x.pt")
+    assert ask("x.pt") == 1
+    assert "has values that are no finite numbers in the row of token 7: nothing can" in capsys.readouterr().err
+
+
+def test_the_next_token_where_not_all_rows_are_read(model: Model, capsys: Captured) -> None:
+    """Of a long request some rows are read, and their neighbours' tokens are still their neighbours'."""
+    ids = torch.randint(0, 100, (3000,), generator=torch.Generator().manual_seed(3)).tolist()
+    torch.save(model.embedding[[*ids[1:], 0]], "x.pt")
+    Path("ids.json").write_text(json.dumps(ids))
+    assert ask("x.pt", "--json", tokens="@ids.json") == 0
+    [slot] = json.loads(capsys.readouterr().out)["slots"]
+    assert slot["answer"] == "next_token_embedding"
+
+
+def test_a_head_that_is_not_there_is_not_asked(model: Model, capsys: Captured) -> None:
+    """A shard that was not downloaded takes one question away, not all of them."""
+    weights = {"model.embed_tokens.weight": "model.safetensors", "model.norm.weight": "model.safetensors"}
+    index = json.dumps({"weight_map": {**weights, "lm_head.weight": "model-00002.safetensors"}})
+    (model.folder / "model.safetensors.index.json").write_text(index)
+    torch.save(model.embedded, "x.pt")
+    assert answers(capsys, "x.pt") == ["embedding"]
+    torch.save(model.state, "x.pt")
+    assert ask("x.pt") == 0
+    assert (
+        "  lm_head was not asked: model.safetensors.index.json says that lm_head.weight is in"
+        in capsys.readouterr().out
+    )
+
+
+def test_the_width_of_the_text_part_counts(model: Model, capsys: Captured) -> None:
+    """Some configs have a hidden size at the top that is not the text model's."""
+    part = {"hidden_size": HIDDEN, "num_hidden_layers": 10}
+    (model.folder / "config.json").write_text(json.dumps({"hidden_size": 32, "text_config": part}))
+    torch.save(model.embedded, "x.pt")
+    assert answers(capsys, "x.pt") == ["embedding"]

@@ -74,6 +74,16 @@ def test_a_reference_may_stand_on_the_command_line() -> None:
             "--contracts-set trained.taps: the reference '$trained.tap' names nothing\n"
             "    trained.taps=$trained.tap\n                 ^\n  did you mean '$trained.taps'?",
         ),
+        (
+            "draft.layer_ids=2, 18,33",
+            "--contracts-set draft.layer_ids: draft.layer_ids must be a list of whole numbers, not the text '2, "
+            "18,33'\n    draft.layer_ids=2, 18,33\n                    ^\n  write 'draft.layer_ids=[2,18,33]'",
+        ),
+        (
+            "draft.layer_ids=[2,x]",
+            "--contracts-set draft.layer_ids: draft.layer_ids must be a list of whole numbers, not the text 'x'\n"
+            "    draft.layer_ids=[2,x]\n",
+        ),
         ("draft.layer_ids=\udcff", "--contracts-set draft.layer_ids: is not valid text"),
     ],
 )
