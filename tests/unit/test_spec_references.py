@@ -203,4 +203,6 @@ def test_a_circle_of_references_is_shown(story: Path, scope: MakeScope) -> None:
 )
 def test_ids_are_a_list_of_whole_numbers(scope: MakeScope, text: str, message: str) -> None:
     """They are the engine's own numbers; conventions belong to taps."""
-    assert refused(scope(None, f"draft.layer_ids={text}")).startswith(f"--contracts-set draft.layer_ids: {message}\n")
+    with pytest.raises(SpecError) as caught:
+        scope(None, f"draft.layer_ids={text}")
+    assert caught.value.render().startswith(f"--contracts-set draft.layer_ids: {message}\n")
