@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from eagle_contracts.real_draft import BYTES, FC, INDEX, METADATA, extent, files_of, is_there, map_in, read_header
+from eagle_contracts.real_draft import FC, INDEX, METADATA, bytes_each, extent, files_of, is_there, map_in, read_header
 from eagle_contracts.spec.draft_sizes import KINDS, kind_of, unusable
 from eagle_contracts.subjects.draft_weights import shapes
 
@@ -70,7 +70,7 @@ def _layout(file: Path, header: Mapping[str, Any]) -> Iterator[str]:
         if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
             yield f"{file.name} gives {name} no shape of whole numbers"
             return
-        each = BYTES.get(entry.get("dtype"))
+        each = bytes_each(entry)
         if each is None:
             yield f"{file.name} gives {name} the type {entry.get('dtype')!s:.20}, which safetensors has not"
             return

@@ -119,7 +119,7 @@ def _shape(file: Path, name: str, entry: Any) -> tuple[int, int]:
     shape = entry.get("shape") if isinstance(entry, dict) else None
     if not isinstance(shape, list) or len(shape) != 2 or not all(type(size) is int and size > 0 for size in shape):
         raise ValueError(f"{file.name} gives {name} no shape of two whole numbers")
-    each, held = BYTES.get(entry.get("dtype")), extent(entry)
+    each, held = bytes_each(entry), extent(entry)
     if each is None:
         raise ValueError(f"{file.name} gives {name} the type {entry.get('dtype')!s:.20}, which safetensors has not")
     if held is None or held[1] - held[0] != shape[0] * shape[1] * each:
@@ -129,6 +129,12 @@ def _shape(file: Path, name: str, entry: Any) -> tuple[int, int]:
             f"{file.name} keeps {bytes_} bytes for {name}, and {shape[0]} x {shape[1]} {entry['dtype']} are {wanted}"
         )
     return shape[0], shape[1]
+
+
+def bytes_each(entry: Any) -> int | None:
+    """Return how many bytes a value of a tensor's type takes; None for a type that safetensors has not."""
+    named = entry.get("dtype") if isinstance(entry, dict) else None
+    return BYTES.get(named) if isinstance(named, str) else None
 
 
 def extent(entry: Any) -> tuple[int, int] | None:

@@ -88,15 +88,16 @@ def real_fc_of(pipeline: Pipeline) -> tuple[RealWidth, ...]:
     target = pick(target_document(pipeline).data, _inside(pipeline))
     sizes = wrong_sizes(data, target if isinstance(target, dict) else {})
     issues = [_issue(one, document) for one in sizes]
+    if issues:
+        raise SpecError(issues)
     try:
         faults = list(checkpoint_faults(config))
         widths = fc_widths(config, widths_of(pipeline)) if not faults else ()
     except (OSError, ValueError) as error:
         faults, widths = [str(error)], ()
     place = pipeline.document.at("draft", "config")
-    issues += [SpecIssue(position=place, message=f"beside {config.name}: {fault}") for fault in faults]
-    if issues:
-        raise SpecError(issues)
+    if faults:
+        raise SpecError([SpecIssue(position=place, message=f"beside {config.name}: {fault}") for fault in faults])
     return widths
 
 

@@ -11,6 +11,7 @@ from eagle_contracts.spec.flow import found
 KINDS: Final = (LLAMA, LATENT)
 _SIZES: Final = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
 _LATENT_SIZES: Final = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+_MOST_LAYERS: Final = 1000
 _NULLABLE: Final = ("draft_vocab_size", "num_key_value_heads", "head_dim", "target_hidden_size")
 
 
@@ -26,6 +27,11 @@ def unusable(config: Mapping[str, Any]) -> Iterator[Unread]:
     for key in (*_SIZES, *(_LATENT_SIZES if kind == LATENT else ())):
         if not _is_size(config.get(key)):
             yield _no_size(key, config)
+    if (layers := _size(config, "num_hidden_layers")) > _MOST_LAYERS:
+        sentence = f"num_hidden_layers is {layers}, and no draft has so many"
+        yield Unread(
+            path=("num_hidden_layers",), sentence=sentence, write="write how many the draft has: 1, most likely"
+        )
 
 
 def wrong_sizes(config: Mapping[str, Any], target: Mapping[str, Any]) -> Iterator[Unread]:

@@ -9,6 +9,7 @@ import pytest
 
 from eagle_contracts.conclude import Conclusion, conclude
 from eagle_contracts.facts import CONCAT, DRAFT, DUMP, ORDER, PARITY, SERVE, Fact, State
+from eagle_contracts.report.summary import write_summary
 
 HERE = "contracts/kimi_k25"
 CLAIM: tuple[State, ...] = (3, 31, 59)
@@ -326,3 +327,16 @@ def test_facts_survive_a_trip_through_json() -> None:
     """What an xdist worker sends is what it knew, tuples and nothings included."""
     for one in (serve(("refused",), said=("a line",), rank=2), dump((0, "final_normed", None)), order("aux_0", None)):
         assert Fact.from_json(json.loads(json.dumps(one.to_json()))) == one
+
+
+def test_a_note_is_told_once_and_whatever_the_outcome() -> None:
+    """What was run is not what the file has: both the capture and the draft know, and a reader needs it once."""
+    lines: list[str] = []
+    told = [
+        fact(kind, notes=("a was run with the ids [1] of p.yaml:3, and d.json:2 has [2]",)) for kind in (SERVE, DRAFT)
+    ]
+    write_summary(told, lines.append, lambda *_, **__: None)
+    assert [line for line in lines if "note" in line] == [
+        "note: a was run with the ids [1] of p.yaml:3, and d.json:2 has [2]."
+    ]
+    assert Fact.from_json(json.loads(json.dumps(told[0].to_json()))) == told[0]

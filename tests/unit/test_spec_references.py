@@ -145,6 +145,19 @@ def test_a_config_without_ids_says_where_to_write_them(story: Path, scope: MakeS
     )
 
 
+@pytest.mark.parametrize("key", ["eagle_aux_hidden_state_layer_id", "eagle_aux_hidden_states_layer_ids"])
+def test_a_misspelt_key_is_named_before_any_other_way(story: Path, scope: MakeScope, key: str) -> None:
+    """The file is what a server reads: `set` would hide the mistake."""
+    (story / "draft.config.json").write_text(f'{{"eagle_config": {{\n"{key}": [2, 30, 58]}}}}')
+    said = " ".join(refused(scope("speculators-0.6.0")).split())
+    ids = "eagle_aux_hidden_state_layer_ids"
+    assert said.endswith(
+        f"draft.config.json:2: {key} is a key that no reader has: did you mean {ids}? Write {ids} for {key}, inside "
+        f"eagle_config"
+    )
+    assert "set:" not in said
+
+
 def test_a_pipeline_without_a_draft_says_so(story: Path, scope: MakeScope) -> None:
     """A pipeline that only checks training needs no draft."""
     edit(story / "pipeline.yaml", "draft: {config: draft.config.json}\n", "")
@@ -190,4 +203,6 @@ def test_a_circle_of_references_is_shown(story: Path, scope: MakeScope) -> None:
 )
 def test_ids_are_a_list_of_whole_numbers(scope: MakeScope, text: str, message: str) -> None:
     """They are the engine's own numbers; conventions belong to taps."""
-    assert refused(scope(None, f"draft.layer_ids={text}")).startswith(f"--contracts-set draft.layer_ids: {message}\n")
+    with pytest.raises(SpecError) as caught:
+        scope(None, f"draft.layer_ids={text}")
+    assert caught.value.render().startswith(f"--contracts-set draft.layer_ids: {message}\n")
