@@ -166,40 +166,40 @@ SPOILERS = {
 }
 
 
-@pytest.mark.parametrize("how", SPOILERS)
-def test_a_stage_that_spoils_what_it_is_given_spoils_its_own_copy(staged: Repository, how: str) -> None:
-    """The dump is observed once; who reads it after the spoiler finds it as it was."""
+def test_a_stage_that_spoils_what_it_is_given_spoils_its_own_copy(staged: Repository) -> None:
+    """The dump is observed once; who reads it after the spoilers finds it as it was."""
     staged.build("toy-1", "toy-2")
-    staged.write(STAGES, GOOD + SPOILERS[how])
-    staged.write(f"{FOLDER}/a_spoiler.yaml", contract("stages/stages.py::spoils"))
+    staged.write(STAGES, GOOD)
+    for number, text in enumerate(SPOILERS.values()):
+        staged.write(f"{FOLDER}/stages/spoiler_{number}.py", GOOD + text)
+        staged.write(f"{FOLDER}/spoiler_{number}.yaml", contract(f"stages/spoiler_{number}.py::spoils"))
     staged.write(f"{FOLDER}/reader.yaml", contract("stages/stages.py::good"))
-    staged.run("-k", "a_spoiler").assert_outcomes(passed=1, warnings=1, deselected=8)
-    staged.run("-k", "reader").assert_outcomes(passed=1, warnings=1, deselected=8)
+    staged.run("-k", "spoiler").assert_outcomes(passed=4, warnings=4, deselected=8)
+    staged.run("-k", "reader").assert_outcomes(passed=1, warnings=1, deselected=11)
     assert staged.noted().count("dump") == 1
 
 
-@pytest.mark.parametrize(
-    ("broken", "sentence", "advice"),
-    [
-        ("drop: aux_7", "the break names aux_7, and what it acts on has none of that name", "did you mean aux_1?"),
-        (
-            "swap: [aux_0, fin]",
-            "the break names fin, and what it acts on has none of that name",
-            "it holds aux_0, aux_1",
-        ),
-    ],
-)
-def test_a_break_of_a_name_that_is_not_there_is_an_error(
-    staged: Repository, broken: str, sentence: str, advice: str
-) -> None:
+BREAKS_OF_NOTHING = {
+    "drop: aux_7": (
+        "the break names aux_7, and what it acts on has none of that name",
+        "did you mean aux_1?",
+    ),
+    "swap: [aux_0, fin]": (
+        "the break names fin, and what it acts on has none of that name",
+        "it holds aux_0, aux_1",
+    ),
+}
+
+
+def test_a_break_of_a_name_that_is_not_there_is_an_error(staged: Repository) -> None:
     """With the break's place and the names that there are."""
-    control = f"must_catch:\n  - {{break: {{{broken}}}, as: permuted}}\n"
-    staged.write(f"{FOLDER}/stage.yaml", contract("stages/stages.py::good", control))
+    entries = "".join(f"  - {{break: {{{broken}}}, as: permuted}}\n" for broken in BREAKS_OF_NOTHING)
+    staged.write(f"{FOLDER}/stage.yaml", contract("stages/stages.py::good", f"must_catch:\n{entries}"))
     result = staged.run("-k", "stage and catches")
-    result.assert_outcomes(errors=1, deselected=8)
-    assert f"\nerror(break): {sentence}\n  {advice}\n  the break: contracts/toy/stage.yaml:10 ({broken})\n" in shown(
-        result
-    )
+    result.assert_outcomes(errors=2, deselected=8)
+    for line, (broken, (sentence, advice)) in enumerate(BREAKS_OF_NOTHING.items(), start=10):
+        told = f"error(break): {sentence}\n  {advice}\n  the break: contracts/toy/stage.yaml:{line} ({broken})\n"
+        assert f"\n{told}" in shown(result)
 
 
 def test_a_module_that_is_not_there_is_told_with_the_place(staged: Repository) -> None:
