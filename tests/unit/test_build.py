@@ -365,15 +365,16 @@ def test_failing_pip_leaves_what_was_built(built: Path, capsys: pytest.CaptureFi
     assert leftovers(built) == []
 
 
+@pytest.mark.parametrize("retries", ["0", "1"])
 def test_unreachable_index_is_told_apart(
-    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], retries: str
 ) -> None:
-    """Without a network the message speaks of the network, not of versions."""
+    """Without a network the message speaks of the network, not of versions, also where pip is to try nothing twice."""
     (built / ".eagle_contracts" / "env" / "engine-1.0" / "environment.json").unlink()
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("PIP_RETRIES", "1")
+    monkeypatch.setenv("PIP_RETRIES", retries)
     code, said = sync(capsys, "engine-1.0")
     assert code == 1
     assert said == (
@@ -432,6 +433,10 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
         (
             "ERROR: x-1-cp39-cp39-linux_x86_64.whl is not a supported wheel on this platform.",
             "the package index has no version that fits here",
+        ),
+        (
+            "ERROR: Could not find a version that satisfies the requirement engine==1.0 (from versions: none)",
+            "the package index could not be reached, or has no distribution of that name",
         ),
         ("ERROR: [Errno 13] Permission denied: /opt/venv", "there is no permission to write there"),
         ("/usr/bin/python: No module named pip", "its interpreter has no pip"),
