@@ -116,13 +116,13 @@ def _list(options: argparse.Namespace) -> int:
         return OK
     columns = ("pipeline", "environment", "engine", "state")
     lines = [(*(row[column] or "-" for column in columns[:3]), _state(row)) for row in rows]
-    print(_fitting((tuple(map(str.upper, columns)), *lines)))
+    print(fitting((tuple(map(str.upper, columns)), *lines)))
     for message in dict.fromkeys(row["message"] for row in rows if row["message"]):
         print(f"\n{message}")
     return OK
 
 
-def _fitting(rows: Sequence[Sequence[str]]) -> str:
+def fitting(rows: Sequence[Sequence[str]]) -> str:
     """Return a table; where a line of it is too wide, what a state says after its word stands on a line below."""
     whole = table(rows)
     if all(len(line) <= _COLUMNS for line in whole.splitlines()):

@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from eagle_contracts import cli
+from eagle_contracts.cli.env import fitting
 from eagle_contracts.workers import base, build
 from eagle_contracts.workers.base import cuda_libraries
 from eagle_contracts.workers.environments import Resolved, resolve
@@ -236,6 +237,14 @@ def test_list_shows_what_is_ready_and_how_to_mend_the_rest(built: Path, capsys: 
         "contracts/kimi  engine-2.0   engine==2.0  unavailable\n"
         "\n"
         ".eagle_contracts/env/engine-2.0 is only half built. Build it again: eagle-contracts env sync engine-2.0\n"
+    )
+
+
+def test_a_list_too_wide_for_a_terminal_has_sources_on_lines_of_their_own() -> None:
+    """No line is wider than a hundred columns, and nothing of it is lost."""
+    rows = [("PIPELINE", "STATE"), ("contracts/kimi", f"ready, built from {'x' * 80}"), ("b", "unavailable")]
+    assert fitting(rows) == (
+        f"PIPELINE        STATE\ncontracts/kimi  ready\n  built from {'x' * 80}\nb               unavailable"
     )
 
 
