@@ -5,6 +5,9 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 
+# Tests start hundreds of processes: where this is set, each of them compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 ENGINE_PYTHON := 3.11

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -98,4 +100,13 @@ class EngineTable:
         return self._sources[key]
 
 
-__all__ = ["EngineTable", "Unrunnable"]
+def engine_variables(name: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables of this process that an engine of that name reads: workers inherit them.
+
+    SGLang's begin with SGLANG_, and those of transformers count for every engine.
+    """
+    prefixes = (f"{name.upper().replace('-', '_')}_", "TRANSFORMERS_")
+    return {key: value for key, value in sorted(environ.items()) if key.startswith(prefixes)}
+
+
+__all__ = ["EngineTable", "Unrunnable", "engine_variables"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from eagle_contracts.checks import CHECKS, Context
 from eagle_contracts.devices import CPU, Device
-from eagle_contracts.engines import EngineTable, Unrunnable
+from eagle_contracts.engines import EngineTable, Unrunnable, engine_variables
 from eagle_contracts.failures import config_lines, unrunnable
 from eagle_contracts.inspection import case_issues, request_of
 from eagle_contracts.observation import Observation, Refusal, observation_from_json, refusal_from_json
@@ -272,7 +272,8 @@ class Session:
         engine, twin = self.engines.engine(case), self.twin(case.pipeline)
         params = {**self._common(twin), "twin": twin.as_json(), "layers": twin.layers}
         whole = Path(str(params["folder"])) / "twin.json"
-        return self._through(engine, case.subject.gate, params, [twin.digest], usable=whole.is_file)
+        keys = [twin.digest, engine_variables(case.subject.engine)]
+        return self._through(engine, case.subject.gate, params, keys, usable=whole.is_file)
 
     def _ask(self, case: Case, given: Mapping[str, Value], upstream: Mapping[str, Seen]) -> _Made:
         twin = self.twin(case.pipeline)
@@ -291,7 +292,8 @@ class Session:
         }
         self._gate(case)
         read = {name: seen.key for name, seen in upstream.items()}
-        return self._through(engine, case.subject.observe, params, [twin.digest, read], read=tuple(read.values()))
+        keys = [twin.digest, read, engine_variables(case.subject.engine)]
+        return self._through(engine, case.subject.observe, params, keys, read=tuple(read.values()))
 
     def _common(self, twin: Twin) -> dict[str, Any]:
         return {"folder": str(self.home / "twins" / twin.digest), "architecture": twin.architecture}

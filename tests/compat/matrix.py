@@ -230,7 +230,7 @@ class Stories:
         self._empty()
         self._environ |= project.write(self._folder, self._python)
         self._environ["PYTHONPATH"] += "".join(os.pathsep + str(shelf) for shelf in self._shelves)
-        self._environ["TOY_DIARY"] = str(self._folder / "diary.txt")
+        self._environ["DIARY_OF_TOY"] = str(self._folder / "diary.txt")
 
     def _empty(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

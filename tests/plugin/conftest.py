@@ -203,7 +203,7 @@ def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Re
         monkeypatch.delenv(name, raising=False)
     package = Path(eagle_contracts.__file__).parents[1]  # the one under test, also where another one is installed
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TOY, (made.root / INSTALLED).parent, package))))
-    monkeypatch.setenv("TOY_DIARY", str(made.diary))
+    monkeypatch.setenv("DIARY_OF_TOY", str(made.diary))
     return made
 
 

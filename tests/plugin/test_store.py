@@ -100,6 +100,20 @@ def test_a_changed_draft_config_is_observed_again(built: Repository) -> None:
     }
 
 
+def test_a_changed_variable_of_the_engine_is_observed_again(built: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers inherit what engines read from the environment, so it is part of what was observed, and is shown."""
+    built.run().assert_outcomes(passed=6)
+    built.news()
+    monkeypatch.setenv("TOY_ALLOW", "1")
+    built.edit(MAIN, {"offset: 1": "offset: 0"})
+    text = built.run().stdout.str()
+    assert "TOY_ALLOW  1  this process's environment" in text
+    assert "observe [2, 4, 8]" in built.news()
+    monkeypatch.setenv("OTHER_ALLOW", "1")
+    built.run()
+    assert built.news() == []
+
+
 def test_what_nobody_reads_of_a_draft_config_changes_nothing(built: Repository) -> None:
     """The twin is the target's: a draft's config is part of what is observed only where a subject reads it."""
     built.run().assert_outcomes(passed=6)
@@ -177,7 +191,7 @@ def test_a_run_that_waits_for_another_is_stopped_at_once(built: Repository, monk
     """Ctrl-C of the run that waits ends it, and leaves the other's observation alone."""
     built.write_faulty("nap")
     only = f"{FOLDER}/faulty.yaml"
-    monkeypatch.setenv("TOY_NAP", "6")
+    monkeypatch.setenv("NAP_OF_TOY", "6")
     first = start(only)
     assert until(lambda: "observe [2, 4, 8]" in built.noted())
     second = start(only)
@@ -199,7 +213,7 @@ def test_a_run_killed_in_mid_observation_leaves_no_record(built: Repository, mon
     """After `kill -9` the store holds nothing that looks whole, and the next run observes and tidies up."""
     built.write_faulty("nap")
     only = f"{FOLDER}/faulty.yaml"
-    monkeypatch.setenv("TOY_NAP", "300")
+    monkeypatch.setenv("NAP_OF_TOY", "300")
     run = start(only)
     assert until(lambda: "observe [2, 4, 8]" in built.noted())
     os.kill(run.pid, signal.SIGKILL)
@@ -207,7 +221,7 @@ def test_a_run_killed_in_mid_observation_leaves_no_record(built: Repository, mon
     assert survivors(built.pids()) == []
     left = [name for name in built.records() if not (built.root / HOME / "store" / name / "record.json").exists()]
     assert [name.startswith(f".making.{run.pid}.") for name in left] == [True]
-    monkeypatch.setenv("TOY_NAP", "0")
+    monkeypatch.setenv("NAP_OF_TOY", "0")
     built.news()
     built.run(only).assert_outcomes(passed=1, warnings=1)
     assert built.news() == ["observe [2, 4, 8]", "start"]

@@ -60,7 +60,7 @@ def test_processes_of_xdist_are_heard_too(slow: Repository) -> None:
 def test_an_observation_that_takes_long_is_named(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine has started, and one observation hangs: that is what is said."""
     repository.write("conftest.py", IMPATIENT)
-    monkeypatch.setenv("TOY_NAP", "2")
+    monkeypatch.setenv("NAP_OF_TOY", "2")
     repository.write_faulty("nap")
     result = repository.run("contracts/toy/faulty.yaml")
     assert "contracts: still running toy-1 (T s)" in lines_of(result, "contracts: ")

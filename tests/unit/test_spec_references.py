@@ -14,7 +14,7 @@ from eagle_contracts.spec.load import load_contract, load_pipeline
 from eagle_contracts.spec.model import Contract, Value
 from eagle_contracts.spec.overrides import parse_overrides
 from eagle_contracts.spec.position import Position
-from eagle_contracts.spec.references import Scope, lookup, resolve
+from eagle_contracts.spec.references import Scope, check_ids, lookup, resolve
 
 STORY = Path(__file__).parent / "spec_story"
 HERE = Position(path="c.yaml", line=6, column=19)
@@ -141,8 +141,18 @@ def test_a_config_without_ids_says_where_to_write_them(story: Path, scope: MakeS
     assert refused(scope("speculators-0.6.0")) == (
         "c.yaml:6:19: no draft.layer_ids: draft.config.json has no eagle_aux_hidden_state_layer_ids\n"
         "  write eagle_aux_hidden_state_layer_ids in the eagle_config of draft.config.json, or set:\n"
-        "  {draft.layer_ids: [...]} in speculators-0.6.0 (pipeline.yaml:9)"
+        "  {draft.layer_ids: [...]} in speculators-0.6.0 (pipeline.yaml:9). If the engine's own default\n"
+        "  layers are meant, write default for the list"
     )
+
+
+def test_no_ids_are_a_word_and_no_list(story: Path, scope: MakeScope) -> None:
+    """Only for the ids themselves, and only by that word."""
+    word = Value(data="default", position=scope("sglang-0.5.9").pipeline.document.at())
+    check_ids(word)
+    check_ids(word, "layer_ids")
+    with pytest.raises(SpecError, match="slots must be a list of whole numbers"):
+        check_ids(word, "slots")
 
 
 @pytest.mark.parametrize("key", ["eagle_aux_hidden_state_layer_id", "eagle_aux_hidden_states_layer_ids"])

@@ -1,6 +1,6 @@
 """Adapters of a user's own package, found by their entry points: one that captures, and two that read what it left.
 
-Every start and every observation is a line in the file that TOY_DIARY names, so that a story can tell what was run.
+Every start and every observation is a line in the file that DIARY_OF_TOY names, so that a story can tell what was run.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _shift() -> int:
 
 
 def _note(what: str) -> None:
-    diary = os.environ.get("TOY_DIARY")
+    diary = os.environ.get("DIARY_OF_TOY")
     if diary:
         with open(diary, "a") as file:
             file.write(f"{os.getpid()} {what}\n")

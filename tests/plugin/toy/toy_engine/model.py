@@ -68,7 +68,7 @@ def misbehave(act: str, out: Path) -> dict[str, Any] | None:
         return None
     if act == "nap":
         (out / "slots.json").write_text("[[", encoding="utf-8")
-        time.sleep(float(os.environ.get("TOY_NAP", "0")))
+        time.sleep(float(os.environ.get("NAP_OF_TOY", "0")))
         return None
     if act == "flake":
         if Path("flaked").exists():
@@ -96,7 +96,7 @@ def note_programs() -> None:
     """Start two programs, one in a session of its own, and write them into the diary as processes of the toy's."""
     plain = subprocess.Popen(["sleep", "300"])
     apart = subprocess.Popen(["sleep", "300"], start_new_session=True)
-    with open(os.environ["TOY_DIARY"], "a") as file:
+    with open(os.environ["DIARY_OF_TOY"], "a") as file:
         file.write(f"{plain.pid} plain\n{apart.pid} apart\n")
 
 
