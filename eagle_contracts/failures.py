@@ -19,6 +19,8 @@ BLAMED = {"StageFailed": "stage", "BreakFailed": "break", "WrongParameter": "par
 """Exceptions of a worker that tell of something the user wrote, with the code that an error is given for them."""
 NO_DEVICE = "NoDevice"
 """The exception by which an adapter says that its environment cannot use the run's device."""
+_UNKNOWN = "does not recognize this architecture"
+"""What transformers says of a `model_type` that it has no class for."""
 _DUMPED = "Timeout ("
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 _LOG_LINES, _TRACE_LINES = 8, 6
@@ -34,13 +36,24 @@ def unrunnable(failure: Failure, case: Case, doing: str, seconds: float, command
         return _blamed(failure, case)
     if failure.type == NO_DEVICE:
         return Unrunnable("unavailable", "device", failure.message)
+    in_config = tuple(_in_config(failure, case))
     return Unrunnable(
         "error",
         failure.kind,
         _sentence(failure, case, doing, seconds),
-        log=_last_lines(failure),
-        details=(*_details(failure, case), *_how_started(failure, command)),
+        log="" if _is_unknown(failure, in_config) else _last_lines(failure),
+        details=(*_details(failure, case, in_config), *_how_started(failure, command)),
     )
+
+
+def _is_unknown(failure: Failure, in_config: tuple[str, ...]) -> bool:
+    """Tell whether a config names a model that is not known: its line says all, and a trace nothing more."""
+    return bool(in_config) and _UNKNOWN in failure.message
+
+
+def _in_config(failure: Failure, case: Case) -> Iterator[str]:
+    if failure.kind == "exception" and _call(case) is None and not failure.at_start:
+        yield from config_lines(failure.message, case)
 
 
 def config_lines(text: str, case: Case, *, of_draft: bool = False) -> Iterator[str]:
@@ -102,12 +115,11 @@ def _doing(case: Case, doing: str) -> str:
     return f"calling {call.data}" if call is not None else doing
 
 
-def _details(failure: Failure, case: Case) -> Iterator[str]:
+def _details(failure: Failure, case: Case, in_config: tuple[str, ...]) -> Iterator[str]:
     call = _call(case)
     if call is not None and not failure.at_start:
         yield f"called by {call.position}, in {case.environment.name}"
-    if failure.kind == "exception" and call is None and not failure.at_start:
-        yield from config_lines(failure.message, case)
+    yield from in_config
     yield from _where_it_was(failure)
     if failure.kind == "timeout" and not failure.at_start:
         yield "if it only needs longer: --contracts-timeout=SECONDS"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from eagle_contracts.overlay_files import read_overlay
@@ -87,6 +88,8 @@ def case_issues(case: Case, twin: Twin, overrides: Overrides) -> list[SpecIssue]
     """Return what is wrong with the parameters, the break and the promises of one case."""
     issues: list[SpecIssue] = [*_other_engine(case)]
     with _into(issues):
+        issues += _no_engine(case)
+    with _into(issues):
         given = parameters(case, overrides)
         if case.subject.name == DRAFT:
             check_draft(case.pipeline)
@@ -115,6 +118,23 @@ def _other_engine(case: Case) -> Iterator[SpecIssue]:
     message = f"{case.environment.name} has {engine.name}, and {case.subject.name} runs in {wanted}"
     hint = f"write in: [{', '.join(fitting)}]" if fitting else f"no environment here has engine: {wanted}==VERSION"
     yield SpecIssue(position=case.contract.in_position, message=message, hint=hint)
+
+
+def _no_engine(case: Case) -> Iterator[SpecIssue]:
+    """Yield that nothing gives an environment the engine that a contract's adapter runs in."""
+    environment, wanted = case.environment, case.subject.engine
+    named = (environment.engine, environment.python, environment.command, environment.lock)
+    if wanted == "python" or any(one is not None for one in named):
+        return
+    folder = case.pipeline.folder.absolute()
+    # A user's own interpreters and locks may stand at any root that the run is started in.
+    roots = (folder, *folder.parents)
+    by_hand = any(environment.name in own_interpreters(home_folder(root)) for root in roots)
+    among = case.pipeline.environments
+    built = any(find_lock(environment, lock_directories(folder, root), among) is not None for root in roots)
+    if not by_hand and not built and find_spec(wanted) is None:
+        message = f"{environment.name} names no engine, and {case.subject.name} runs in {wanted}"
+        yield SpecIssue(position=environment.position, message=message, hint=f"add engine: {wanted}==VERSION")
 
 
 def _beyond(ids: Value, layers: int) -> Iterator[SpecIssue]:

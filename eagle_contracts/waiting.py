@@ -29,14 +29,22 @@ class Waiting:
         A wait that is stopped from outside, as pytest-timeout does, stops what was waited for: it would hold up every
         item after it. `interrupted` then says what that was.
         """
+        held_back = False
         try:
             while wait([future], timeout=PATIENCE).not_done:
-                self.say(self._now())
+                # What has just begun may end at once: a line would break pytest's own for nothing.
+                held_back = not held_back and self._has_just_begun()
+                if not held_back:
+                    self.say(self._now())
         except BaseException:
             self.interrupted = self._now()
             self._pool.interrupt(future)
             raise
         return future
+
+    def _has_just_begun(self) -> bool:
+        busy = self._pool.busy()
+        return bool(busy) and all(time.monotonic() - one.since < PATIENCE / 2 for one in busy)
 
     def _now(self) -> str:
         return sentence_of(self._pool.busy(), *self._pool.engines_started())

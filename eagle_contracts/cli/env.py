@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _VERBS: Final = ("sync", "list")
 _SYNC: Final = "build what the pipelines name; what is built already is left alone"
 _LIST: Final = "show every environment and its state"
+_COLUMNS: Final = 100
 _WHO: Final = "eagle-contracts env"
 
 
@@ -115,10 +116,20 @@ def _list(options: argparse.Namespace) -> int:
         return OK
     columns = ("pipeline", "environment", "engine", "state")
     lines = [(*(row[column] or "-" for column in columns[:3]), _state(row)) for row in rows]
-    print(table((tuple(map(str.upper, columns)), *lines)))
+    print(fitting((tuple(map(str.upper, columns)), *lines)))
     for message in dict.fromkeys(row["message"] for row in rows if row["message"]):
         print(f"\n{message}")
     return OK
+
+
+def fitting(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table; where a line of it is too wide, what a state says after its word stands on a line below."""
+    whole = table(rows)
+    if all(len(line) <= _COLUMNS for line in whole.splitlines()):
+        return whole
+    short = table([(*row[:-1], row[-1].partition(", ")[0]) for row in rows]).splitlines()
+    sources = [row[-1].partition(", ")[2] for row in rows]
+    return "\n".join(f"{line}\n  {source}" if source else line for line, source in zip(short, sources, strict=True))
 
 
 def _state(row: dict[str, str | None]) -> str:

@@ -61,6 +61,11 @@ _CAUSES: Final = (
         "Check the network or pip's own settings, then run the command again.",
     ),
     (
+        ("(from versions: none)",),
+        "the package index could not be reached, or has no distribution of that name",
+        "Check the network and the index in pip's own settings, then run the command again.",
+    ),
+    (
         ("No matching distribution found", "Could not find a version", "is not a supported wheel on this platform"),
         "the package index has no version that fits here",
         "This Python and platform need one: name an index that has it in pip's own settings, or change the lock.",
@@ -130,7 +135,7 @@ class Pip:
         quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", "PIP_NO_INPUT": "1"}
         process = subprocess.Popen(
             [str(self.python), "-I", "-m", "pip", "--no-color", *arguments],
-            env={**self.environ, **quiet, "TMPDIR": str(self.scratch)},
+            env={**self.environ, **quiet, **_one_retry(self.environ), "TMPDIR": str(self.scratch)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -148,6 +153,11 @@ class Pip:
 def index_options(index: str | None) -> list[str]:
     """pip's options for an index of one's own; none means pip's own settings."""
     return ["--index-url", index] if index else []
+
+
+def _one_retry(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what lets pip try once more: without any retry it does not say that an index cannot be reached."""
+    return {"PIP_RETRIES": "1"} if environ.get("PIP_RETRIES", "").strip() == "0" else {}
 
 
 def _end(process: subprocess.Popen[str]) -> None:

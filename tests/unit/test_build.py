@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from eagle_contracts import cli
+from eagle_contracts.cli.env import fitting
 from eagle_contracts.workers import base, build
 from eagle_contracts.workers.base import cuda_libraries
 from eagle_contracts.workers.environments import Resolved, resolve
@@ -239,6 +240,14 @@ def test_list_shows_what_is_ready_and_how_to_mend_the_rest(built: Path, capsys: 
     )
 
 
+def test_a_list_too_wide_for_a_terminal_has_sources_on_lines_of_their_own() -> None:
+    """No line is wider than a hundred columns, and nothing of it is lost."""
+    rows = [("PIPELINE", "STATE"), ("contracts/kimi", f"ready, built from {'x' * 80}"), ("b", "unavailable")]
+    assert fitting(rows) == (
+        f"PIPELINE        STATE\ncontracts/kimi  ready\n  built from {'x' * 80}\nb               unavailable"
+    )
+
+
 def test_half_built_is_built_again(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder without its manifest is replaced, and what it held is gone."""
     folder = built / ".eagle_contracts" / "env" / "engine-2.0"
@@ -365,15 +374,16 @@ def test_failing_pip_leaves_what_was_built(built: Path, capsys: pytest.CaptureFi
     assert leftovers(built) == []
 
 
+@pytest.mark.parametrize("retries", ["0", "1"])
 def test_unreachable_index_is_told_apart(
-    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], retries: str
 ) -> None:
-    """Without a network the message speaks of the network, not of versions."""
+    """Without a network the message speaks of the network, not of versions, also where pip is to try nothing twice."""
     (built / ".eagle_contracts" / "env" / "engine-1.0" / "environment.json").unlink()
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("PIP_RETRIES", "1")
+    monkeypatch.setenv("PIP_RETRIES", retries)
     code, said = sync(capsys, "engine-1.0")
     assert code == 1
     assert said == (
@@ -432,6 +442,10 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
         (
             "ERROR: x-1-cp39-cp39-linux_x86_64.whl is not a supported wheel on this platform.",
             "the package index has no version that fits here",
+        ),
+        (
+            "ERROR: Could not find a version that satisfies the requirement engine==1.0 (from versions: none)",
+            "the package index could not be reached, or has no distribution of that name",
         ),
         ("ERROR: [Errno 13] Permission denied: /opt/venv", "there is no permission to write there"),
         ("/usr/bin/python: No module named pip", "its interpreter has no pip"),

@@ -103,6 +103,43 @@ def test_the_claim_is_checked_against_the_targets_depth(project: Path, capsys: C
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "engine: sglang==9.0",
+            "engine: vllm==9.0",
+            "capture.yaml:5:5: sglang-9 has vllm, and sglang.capture runs in sglang",
+        ),
+        (
+            "engine: sglang==9.0, ",
+            "",
+            "pipeline.yaml:5:3: sglang-9 names no engine, and sglang.capture runs in sglang",
+        ),
+        (
+            "layer_ids: [2, 4, 8]",
+            "layer_ids: [2, 4, 18]",
+            "pipeline.yaml:5:78: 18 names no layer of a target with 10 layers",
+        ),
+    ],
+    ids=["another engine", "no engine", "too deep"],
+)
+def test_what_no_engine_here_could_run_is_found(project: Path, capsys: Captured, old: str, new: str, said: str) -> None:
+    """An environment without the subject's engine, and ids beyond the target's depth, each at its place."""
+    edit(project, old, new, "pipeline.yaml")
+    assert main(["validate"]) == 1
+    assert f"contracts/small/{said}\n" in capsys.readouterr().out
+
+
+def test_an_environment_with_an_interpreter_of_ones_own_needs_no_engine_key(project: Path, capsys: Captured) -> None:
+    """What a user names in environments.yaml may have any engine."""
+    edit(project, "engine: sglang==9.0, ", "", "pipeline.yaml")
+    own = project / ".eagle_contracts" / "environments.yaml"
+    own.parent.mkdir()
+    own.write_text("sglang-9: {python: /no/such/python}\n")
+    assert main(["validate"]) == 0
+
+
 def test_validate_needs_no_torch(project: Path) -> None:
     """A machine that only edits contracts can check them; the same probe notices torch where it is imported."""
     code = (

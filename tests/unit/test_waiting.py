@@ -47,3 +47,21 @@ def test_a_wait_is_spoken_of_again_and_again_and_ends_with_the_future(monkeypatc
     assert patient.until(future).result() == 7
     assert len(said) == 3
     pool.close()
+
+
+def test_what_has_just_begun_is_held_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that says `0 s` would split pytest's own; the round after it is said whatever has begun since."""
+    monkeypatch.setattr(waiting, "PATIENCE", 0.2)
+    future: Future[int] = Future()
+    pool = Pool(cores=1)
+    monkeypatch.setattr(pool, "busy", lambda: [busy("a", "running", 0)])
+    patient, said, begun = Waiting(pool), list[float](), time.monotonic()
+
+    def say(sentence: str) -> None:
+        said.append(time.monotonic() - begun)
+        future.set_result(7)
+
+    patient.say = say
+    assert patient.until(future).result() == 7
+    assert said[0] >= 0.4
+    pool.close()
