@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from eagle_contracts.project import home_folder
+from eagle_contracts.project import HOME_VARIABLE, home_folder
 
 from .stories import ROOT, Engines, SharedPool
-
-KEPT = ("store", "twins")
 
 
 @pytest.fixture(scope="session")
@@ -20,13 +18,13 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     What was observed is read again only while engines, overlays, twins and our own code are the same, as in any
     project; `make test-fresh` observes everything.
     """
-    project = tmp_path_factory.mktemp("project")
-    home, kept = home_folder(project), home_folder(ROOT) / "tests"
-    home.mkdir(exist_ok=True)
-    (home / "env").symlink_to(home_folder(ROOT) / "env")
-    for name in KEPT:
-        (kept / name).mkdir(parents=True, exist_ok=True)
-        (home / name).symlink_to(kept / name)
+    built = home_folder(ROOT) / "env"
+    home = home_folder(ROOT) / "tests"
+    home.mkdir(parents=True, exist_ok=True)
+    if not (home / "env").is_symlink():
+        (home / "env").symlink_to(built)
     pool = SharedPool()
-    yield Engines(pool=pool, project=project)
-    pool.close()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(HOME_VARIABLE, str(home))
+        yield Engines(pool=pool, project=tmp_path_factory.mktemp("project"))
+        pool.close()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 
 import pytest
 
 from eagle_contracts.devices import Device
 from eagle_contracts.spec.load import load_pipeline
+from eagle_contracts.verdict import Verdict
 from eagle_contracts.workers.environments import Resolved
 
-from .stories import ROOT, Engines, cases_in, judged_cases, summary
+from .stories import ROOT, Engines, cases_in, judged_cases, summary, text
 
 KIMI = ROOT / "contracts" / "kimi_k25"
 RUN = {
@@ -31,6 +33,10 @@ except sglang_device.NoDevice as error:
 """
 
 
+def told(verdicts: Mapping[str, Verdict]) -> str:
+    return "\n".join(text(verdict) for verdict in verdicts.values() if verdict.status != "passed")
+
+
 def test_twins_for_kernels_are_told_apart_in_bfloat16(engines: Engines) -> None:
     """61 layers of latent attention in bfloat16 stay within the tolerance, and neighbours outside, in both engines."""
     session = engines.session(device=Device(for_kernels=True))
@@ -40,7 +46,7 @@ def test_twins_for_kernels_are_told_apart_in_bfloat16(engines: Engines) -> None:
         "slots[sglang-0.5.9]": "passed",
         "slots[sglang-0.5.23]": "passed",
         "catches-shifted[sglang-0.5.23]": "shifted",
-    }
+    }, told(verdicts)
     assert summary(judged_cases(cases[3:], session)) == dict.fromkeys(
         ("slots[sglang-0.5.9]", "first_step[sglang-0.5.23]", "reference[sglang-0.5.23]"), "passed"
     )
