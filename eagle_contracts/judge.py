@@ -45,7 +45,7 @@ def judge(case: Case, session: Session) -> Verdict:
         )
     verdict = _of_control(case, mismatches) if case.control else _of_promise(mismatches)
     if case.control and verdict.status != "passed":
-        verdict = replace(verdict, details=tuple(_about_the_break(case, session)))
+        verdict = _about_the_break(case, session, verdict)
     facts = () if case.control else tuple(fact.to_json() for fact in _facts(case, session, seen))
     verdict = replace(
         verdict,
@@ -137,23 +137,28 @@ def _of_control(case: Case, mismatches: Sequence[Mismatch]) -> Verdict:
     return Verdict(status="violated", diagnosis="caught_as_another", sentence=sentence, mismatches=tuple(mismatches))
 
 
-def _about_the_break(case: Case, session: Session) -> Iterator[str]:
-    """Yield why a break may not show: it writes what stands there, or the contract is broken without it too."""
+def _about_the_break(case: Case, session: Session, verdict: Verdict) -> Verdict:
+    """Say why a break may not show: it writes what stands there, or the contract is broken without it too.
+
+    In the second case what was seen with the break says nothing yet, and is left out.
+    """
     assert case.control is not None
     whole = replace(case, control=None)
     given, broken = (parameters(one, session.overrides) for one in (whole, case))
     edits = [path.removeprefix("with.") for path, _ in case.control.break_.edits]
     same = [key for key in edits if key in given and given[key].data == broken[key].data]
     if same and len(same) == len(edits):
-        for key in same:
-            yield f"the break changes nothing: {key} is {show(given[key].data)} without it too ({given[key].position})"
-        return
+        told = [f"{key} is {show(given[key].data)} without it too ({given[key].position})" for key in same]
+        return replace(verdict, details=tuple(f"the break changes nothing: {one}" for one in told))
     try:
         fault = fault_of(whole, session, session.observe(whole))
     except (SpecError, Unrunnable):
-        return
-    if fault:
-        yield f"without the break the contract is broken too ({fault}): mend that first"
+        return verdict
+    if not fault:
+        return verdict
+    named = fault.partition(":")[0]
+    detail = f"without the break the contract is broken too ({named}): mend that first, then this can be told"
+    return replace(verdict, details=(detail,), mismatches=())
 
 
 def _context(case: Case, session: Session, seen: Seen) -> tuple[tuple[str, str, str], ...]:

@@ -318,7 +318,7 @@ class Session:
     ) -> _Made:
         """Ask for a call once in a run: read from the store, or made by the engine's worker and kept."""
         stable = {name: value for name, value in params.items() if name not in NOT_KEYED}
-        key = key_of(function, stable, keys, engine.identity, self.engines.code(engine), str(engine.key))
+        key = key_of(function, stable, keys, engine.identity, self.engines.code(engine), str(engine.content))
         if engine.identity is None or any(is_for_this_run(upstream) for upstream in read):
             key = key_for_this_run(key)
         if key in self._memory.made:

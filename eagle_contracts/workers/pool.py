@@ -7,7 +7,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
@@ -45,7 +45,15 @@ class Engine:
     @property
     def key(self) -> tuple[object, ...]:
         """Equal keys share a worker."""
-        overlays = tuple(tuple(sorted(overlay.items())) for overlay in self.overlays)
+        return self._key(())
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """Equal contents do the same: where a patch script lies does not matter, its text does."""
+        return self._key(("script",))
+
+    def _key(self, but: Container[str]) -> tuple[object, ...]:
+        overlays = tuple(tuple(sorted((k, v) for k, v in overlay.items() if k not in but)) for overlay in self.overlays)
         environ = tuple(sorted(self.launch.environ.items()))
         params = repr(sorted(self.prepare_params.items()))
         return (self.launch.command, environ, self.packages, self.prepare, params, overlays)
