@@ -62,7 +62,7 @@ _CAUSES: Final = (
     ),
     (
         ("(from versions: none)",),
-        "the package index could not be reached, or has no distribution of that name",
+        "the index has no such name, or was not reached",
         "Check the network and the index in pip's own settings, then run the command again.",
     ),
     (

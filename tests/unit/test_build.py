@@ -364,8 +364,8 @@ def test_failing_pip_leaves_what_was_built(built: Path, capsys: pytest.CaptureFi
     assert said.startswith(
         "base: up to date\n"
         "engine-1.0: installing again 2 distributions (1 of 1)\n"
-        "eagle-contracts: engine-1.0 was not built: the package index has no version that fits here.\n"
-        "This Python and platform need one: name an index that has it in pip's own settings, or change the lock.\n"
+        "eagle-contracts: engine-1.0 was not built: the index has no such name, or was not reached.\n"
+        "Check the network and the index in pip's own settings, then run the command again.\n"
         "pip's last lines:\n"
     )
     assert said.endswith("  ERROR: No matching distribution found for absent==3.0\n")
@@ -445,7 +445,7 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
         ),
         (
             "ERROR: Could not find a version that satisfies the requirement engine==1.0 (from versions: none)",
-            "the package index could not be reached, or has no distribution of that name",
+            "the index has no such name, or was not reached",
         ),
         ("ERROR: [Errno 13] Permission denied: /opt/venv", "there is no permission to write there"),
         ("/usr/bin/python: No module named pip", "its interpreter has no pip"),
