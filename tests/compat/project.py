@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.plugin import conftest as toy
 
-OTHERS = "  toy-3: {role: trainer, python: PYTHON, engine: toy==1.0}\n  gone-1: {role: trainer, engine: gone==1.0}\n"
+OTHERS = "  toy-3: {role: trainer, python: PYTHON, engine: toy==1.0}\n  gone-1: {role: trainer, engine: toy==9.0}\n"
 ALONE = "in: serve", "in: toy-1"
 KNOWN = "in: toy-3\nknown_violation: {as: shifted, engine: toy==1.0, link: https://example.org/1}"
 CONTRACTS: Mapping[str, str] = {
