@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
+
+
+def pytest_configure() -> None:
+    """Let what tests start be interrupted: `&` and `nohup` hand on that interrupts are ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str | None:

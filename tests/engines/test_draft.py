@@ -352,6 +352,21 @@ def test_a_refusal_names_the_line_and_is_told_once(engines: Engines) -> None:
     assert [one for name, one in said.items() if name != whole] == [brief] * 5
 
 
+def test_a_draft_without_ids_by_default(engines: Engines) -> None:
+    """As many published drafts are: the engine takes layers of its own, and these are held against the claim."""
+    draft = kimi(eagle_config={"use_aux_hidden_state": True})
+    contract = folder(engines.project / "default", draft, [2, 4, 5], [2, 4, 5])
+    pipeline = contract.with_name("pipeline.yaml")
+    pipeline.write_text(pipeline.read_text().replace("draft.layer_ids: [2, 4, 5]", "draft.layer_ids: default"))
+    [capture] = engines.judged(contract.with_name("capture.yaml")).values()
+    assert capture.status == "passed", text(capture)
+    assert wrong(judged(engines, contract)) == {}
+    pipeline.write_text(pipeline.read_text().replace("hidden_states: [2, 4, 5]", "hidden_states: [2, 4, 6]"))
+    [other] = engines.judged(contract.with_name("capture.yaml")).values()
+    assert other.diagnosis == "other_state"
+    assert "write draft.layer_ids: [2, 4, 6]" in " ".join(text(other).split())
+
+
 def test_a_draft_that_stops_the_targets_own_reader(engines: Engines) -> None:
     """The engine reads the draft's config for its target too: what it does not like is not the target's."""
     draft = folder(engines.project / "stops", kimi(model_type="kimi_none"), [2, 4, 6], [2, 4, 6])

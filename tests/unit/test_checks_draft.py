@@ -296,6 +296,13 @@ def test_a_config_without_ids() -> None:
     assert told("first_step", **moved) == [("config_ignored", sentence + more)]
 
 
+def test_a_config_that_is_to_have_no_ids() -> None:
+    """Where the contract says so, the engine's default is what was meant: a file without ids is no fault then."""
+    nothing = {"written": {"use_aux_hidden_state": True}, "readers": {"ids": None, "fc": 3.0, "buffer": 3.0}}
+    assert told("config", **nothing, by_default=True) == []
+    assert [d for d, _ in told("config", **nothing, by_default=False)] == ["config_ignored"]
+
+
 def own(*held: int) -> dict[str, Any]:
     return {"slots": [identified(one) for one in held], "total_width": len(held) * WIDTH, "width": WIDTH}
 

@@ -32,6 +32,18 @@ def test_the_config_stays_as_it_is_but_for_its_widths() -> None:
     assert (off["eagle_config"], off[IDS]) == ({"use_aux_hidden_state": False}, [3, 31, 59])
 
 
+def test_a_draft_that_names_no_ids() -> None:
+    """`default` takes them out of the copy, and the checks know that none were meant."""
+    out = asked(DRAFT, layer_ids="default")
+    assert out["draft"]["eagle_config"] == {"use_aux_hidden_state": True}
+    assert out["by_default"] is True
+    assert asked(DRAFT)["by_default"] is False
+    with pytest.raises(SpecError, match="must be a list of whole numbers, not the text 'defualt'"):
+        asked(DRAFT, layer_ids="defualt")
+    with pytest.raises(SpecError, match="slots must be a list of whole numbers"):
+        asked(DRAFT, slots="default")
+
+
 def test_what_the_weights_go_by_is_the_config_without_a_break() -> None:
     """A break changes what the engine reads, not what was trained."""
     out = asked(DRAFT, config={"norm_output": True, "eagle_config": {"use_aux_hidden_state": None}})

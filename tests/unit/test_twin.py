@@ -163,6 +163,19 @@ def test_ids_are_put_where_a_draft_has_them() -> None:
     assert with_layer_ids_in_place({"eagle_config": [2, 30]}, [2]) == {"eagle_config": [2, 30]}
 
 
+@pytest.mark.parametrize(
+    "draft",
+    [
+        {IDS: [1], "eagle_config": {IDS: [1], "use_aux_hidden_state": True}},
+        {"eagle_config": {"use_aux_hidden_state": True}},
+    ],
+)
+def test_a_draft_by_default_has_no_ids_and_the_rest_stays(draft: dict[str, Any]) -> None:
+    """In neither place: what the engine takes then is its own."""
+    assert with_layer_ids_in_place(draft, "default") == {"eagle_config": {"use_aux_hidden_state": True}}
+    assert with_layer_ids_in_place({"hidden_size": 64}, "default") == {"hidden_size": 64}
+
+
 def test_a_draft_of_another_width_than_its_target_stays_so() -> None:
     """What its fc reads and writes is then told apart on the twin too."""
     target = {**LLAMA, "hidden_size": 7168}
