@@ -25,14 +25,18 @@ def home_folder(root: Path, environ: Mapping[str, str] = os.environ) -> Path:
     return Path(chosen).expanduser().absolute() if chosen else root.absolute() / HOME_NAME
 
 
-def project_root(start: Path) -> Path:
-    """The folder that pytest, started in `start` without arguments, takes as its rootdir."""
+def project_root(start: Path, started_in: Path | None = None) -> Path:
+    """The folder that pytest takes as its rootdir for what lies in `start`, started there or in another folder.
+
+    Where no file marks one, it is what both have in common, unless that is the whole file system.
+    """
     here = start.absolute()
     line = (here, *here.parents)
     configured = next((folder for folder in line if _settings(folder) is not None), None)
     declared = next((folder for folder in line if (folder / "pyproject.toml").is_file()), None)
     packaged = next((folder for folder in line if (folder / "setup.py").is_file()), None)
-    return configured or declared or packaged or here
+    common = Path(os.path.commonpath([here, started_in.absolute()])) if started_in is not None else here
+    return configured or declared or packaged or (common if common != Path(common.root) else here)
 
 
 def contracts_paths(root: Path) -> tuple[Path, ...]:

@@ -44,7 +44,7 @@ def select(paths: Sequence[Path]) -> Selection:
         if path.is_file() and path.suffix not in SUFFIXES:
             raise Complaint(f"{shown} is no contract: contracts end in .yaml or .yml", USAGE)
     folders = [path if path.is_dir() else path.parent for path in given] or [here]
-    root = project_root(Path(os.path.commonpath(folders)))
+    root = project_root(Path(os.path.commonpath(folders)), here)
     catalog = Catalog(root=root, where=here)
     inside = contracts_paths(root)
     if not given:

@@ -401,3 +401,14 @@ def test_contracts_folder_is_the_default(tmp_path: Path) -> None:
     inside.mkdir()
     assert project_root(inside) == tmp_path
     assert contracts_paths(tmp_path) == (tmp_path / "contracts",)
+
+
+def test_where_nothing_marks_a_project_it_begins_where_the_command_was_started(tmp_path: Path) -> None:
+    """As pytest has it for a path further down: an environment that was built there must be found."""
+    inside = tmp_path / "contracts" / "mine"
+    inside.mkdir(parents=True)
+    assert project_root(inside, tmp_path) == tmp_path
+    assert project_root(inside, inside) == inside
+    assert project_root(inside, tmp_path / "elsewhere") == tmp_path
+    assert project_root(inside, Path("/nowhere")) == inside
+    assert project_root(inside) == inside
