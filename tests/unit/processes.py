@@ -1,7 +1,8 @@
-"""Watching processes from outside."""
+"""Watching processes from outside, and what they say."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -31,3 +32,7 @@ def until(happened: Callable[[], bool], seconds: float = 20.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def timeless(text: str) -> str:
+    return re.sub(r"\d+(\.\d+)? s\b", "T", text)

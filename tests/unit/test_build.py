@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import io
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -28,11 +26,9 @@ from eagle_contracts.workers.base import cuda_libraries
 from eagle_contracts.workers.environments import Resolved, resolve
 from eagle_contracts.workers.locks import lock_directories
 from eagle_contracts.workers.manifest import Manifest, read_manifest, write_manifest
-from eagle_contracts.workers.pip import BuildError, Pip
-from eagle_contracts.workers.progress import Progress, duration, is_terminal
 from eagle_contracts.workers.wanted import named_environments
 
-from .processes import survivors
+from .processes import survivors, timeless
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PIPELINE = """\
@@ -145,10 +141,6 @@ def sync(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     """The exit code of `env sync` and what it said, with every time written as T."""
     code = cli.main(["env", "sync", *arguments])
     return code, timeless(capsys.readouterr().err)
-
-
-def timeless(text: str) -> str:
-    return re.sub(r"\d+(\.\d+)? s\b", "T", text)
 
 
 def resolved(project: Path, name: str) -> Resolved:
@@ -395,83 +387,6 @@ def test_unreachable_index_is_told_apart(
         "  ERROR: Could not find a version that satisfies the requirement engine==1.0 (from versions: none)\n"
         "  ERROR: No matching distribution found for engine==1.0\n"
     )
-
-
-def fake_pip(folder: Path, script: str) -> Path:
-    """An interpreter whose every pip is this shell script."""
-    interpreter = folder / "python"
-    interpreter.write_text(f"#!/bin/sh\n{script}\n")
-    interpreter.chmod(0o755)
-    return interpreter
-
-
-def failure_of(folder: Path, words: str) -> str:
-    """What is said when pip ends with these words."""
-    pip = Pip(name="engine-1.0", python=fake_pip(folder, f"echo '{words}'\nexit 1"), scratch=folder)
-    with pytest.raises(BuildError) as raised:
-        pip.install([], lambda met, line: None)
-    return str(raised.value)
-
-
-def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
-    """The first line says what is wrong, the second what to do, and pip's own words stand below."""
-    assert failure_of(tmp_path, "ERROR: [Errno 28] No space left on device") == (
-        "engine-1.0 was not built: the disk is full.\n"
-        "Free some space, then run the command again.\n"
-        "pip's last lines:\n"
-        "  ERROR: [Errno 28] No space left on device"
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        ("ERROR: Could not install packages due to an OSError: [Errno 122] Disk quota exceeded", "the disk is full"),
-        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM", "a distribution was damaged on its way"),
-        ("zipfile.BadZipFile: File is not a zip file", "a distribution was damaged on its way"),
-        (
-            "WARNING: SSLError(SSLCertVerificationError(CERTIFICATE_VERIFY_FAILED))",
-            "the index's certificate is not trusted here",
-        ),
-        (
-            "WARNING: The repository located at x is not a trusted or secure host and is being ignored.",
-            "pip does not trust an index of plain http",
-        ),
-        ("ERROR: HTTP error 403 Client Error: Forbidden", "the package index refused access"),
-        ("ReadTimeoutError: Read timed out. (ReadTimeout)", "the package index could not be reached"),
-        (
-            "ERROR: x-1-cp39-cp39-linux_x86_64.whl is not a supported wheel on this platform.",
-            "the package index has no version that fits here",
-        ),
-        (
-            "ERROR: Could not find a version that satisfies the requirement engine==1.0 (from versions: none)",
-            "the index has no such name, or was not reached",
-        ),
-        ("ERROR: [Errno 13] Permission denied: /opt/venv", "there is no permission to write there"),
-        ("/usr/bin/python: No module named pip", "its interpreter has no pip"),
-        ("Illegal instruction", "pip failed"),
-    ],
-)
-def test_each_way_in_which_pip_fails_has_its_own_first_line(tmp_path: Path, words: str, what: str) -> None:
-    """What pip's last lines are known to mean is said first, within 100 columns."""
-    said = failure_of(tmp_path, words).splitlines()
-    assert said[0] == f"engine-1.0 was not built: {what}."
-    assert len(f"eagle-contracts: speculators-0.6.0 was not built: {what}.") <= 100
-    assert said[-1] == f"  {words}"
-
-
-def test_what_pip_started_ends_with_it(tmp_path: Path) -> None:
-    """A pip that is stopped may have started the build of a source distribution: nothing of it is left."""
-    pids = tmp_path / "pids"
-    python = fake_pip(tmp_path, f"trap '' TERM\nsleep 600 &\necho $$ $! > {pids}\necho started\nwait")
-
-    def stop(met: int, line: str) -> None:
-        if line == "started":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Pip(name="engine-1.0", python=python, scratch=tmp_path).install([], stop)
-    assert survivors(map(int, pids.read_text().split())) == []
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(
@@ -755,74 +670,6 @@ def test_mistake_in_a_pipeline_stops_with_its_place(project: Path, capsys: pytes
     assert code == 1
     assert "contracts/kimi/pipeline.yaml:6:16: unknown key 'rolle'\n" in said
     assert "Traceback" not in said
-
-
-def test_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal one line is drawn over and over: a bar, the count, the time and what pip is at."""
-    monkeypatch.setenv("COLUMNS", "100")
-    stream = io.StringIO()
-    progress = Progress(stream, terminal=True)
-    progress.start("engine-1.0", 4, "installing 4 distributions")
-    progress.update(3, "Collecting shared==1.0")
-    progress.update(9, "Installing collected packages")
-    progress.finish("built")
-    assert timeless(stream.getvalue()).split("\r\x1b[2K") == [
-        "",
-        "engine-1.0  [........................] 0/4  T  installing 4 distributions",
-        "engine-1.0  [##################......] 3/4  T  Collecting shared==1.0",
-        "engine-1.0  [########################] 4/4  T  Installing collected packages",
-        "engine-1.0: built in T\n",
-    ]
-
-
-def test_a_step_without_a_total_has_no_bar() -> None:
-    """One big download has no parts to count: the time and pip's own line are what there is."""
-    stream = io.StringIO()
-    progress = Progress(stream, terminal=True)
-    progress.start("base", None, "installing torch 2.13.0")
-    progress.update(1, "Downloading torch-2.13.0.whl (200 MB)")
-    progress.clear()
-    assert timeless(stream.getvalue()).split("\r\x1b[2K") == [
-        "",
-        "base  T  installing torch 2.13.0",
-        "base  T  Downloading torch-2.13.0.whl (200 MB)",
-        "",
-    ]
-
-
-def test_off_a_terminal_a_long_step_says_now_and_then_how_far_it_is() -> None:
-    """A log of a CI run shows that the build still goes on, in lines without control characters."""
-    stream = io.StringIO()
-    progress = Progress(stream, terminal=False, patience=0.05)
-    progress.start("engine-1.0", 4, "installing 4 distributions")
-    progress.update(1, "Collecting common==1.0")
-    time.sleep(0.06)
-    progress.update(3, "Collecting shared==1.0")
-    progress.update(4, "Collecting engine==1.0")
-    progress.finish("built")
-    assert timeless(stream.getvalue()) == (
-        "engine-1.0: installing 4 distributions\n"
-        "engine-1.0: 3 of 4, T: Collecting shared==1.0\n"
-        "engine-1.0: built in T\n"
-    )
-
-
-def test_a_terminal_that_cannot_draw_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An editor's shell is a terminal called dumb."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setenv("TERM", "dumb")
-    assert not is_terminal(Terminal())
-    monkeypatch.setenv("TERM", "xterm")
-    assert is_terminal(Terminal())
-
-
-def test_durations_are_words() -> None:
-    """Times are given as precisely as a person needs them."""
-    assert [duration(span) for span in (0.26, 9.94, 41.2, 125)] == ["0.3 s", "9.9 s", "41 s", "2 min 5 s"]
 
 
 def test_wheel_ships_the_locks(tmp_path: Path) -> None:
