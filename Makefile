@@ -26,7 +26,8 @@ contracts: environments
 	$(BIN)/python -m pytest --contracts
 
 test: environments
-	$(BIN)/python -m pytest tests/engines tests/unit tests/plugin -n 2 --dist=loadgroup
+	$(BIN)/python -m pytest tests/unit tests/plugin -n 2
+	$(BIN)/python -m pytest tests/engines
 
 # A later `make test` reads what the engines did before, as any run does; this asks them again.
 test-fresh:
