@@ -68,9 +68,13 @@ def attention_backend() -> str | None:
 
 
 def memory(tokens: int) -> dict[str, Any]:
-    """Return the arguments that bound memory: tokens, and a fraction on a CPU only, where it bounds nothing real."""
+    """Return the arguments that bound memory: tokens, and a fraction on a CPU only, where it bounds nothing real.
+
+    SGLang takes the fraction of what was free when it started, and refuses where other processes took more than that
+    since (0.5.9: model_runner_kv_cache_mixin.py). Small fractions made it refuse beside a second engine.
+    """
     bound = {"max_total_tokens": tokens, "max_running_requests": 16}
-    return {**bound, "mem_fraction_static": 0.1} if _kind() == CPU else bound
+    return {**bound, "mem_fraction_static": 0.5} if _kind() == CPU else bound
 
 
 def facts() -> dict[str, str]:

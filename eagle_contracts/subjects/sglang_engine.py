@@ -21,6 +21,7 @@ from typing import Any
 from eagle_contracts.subjects import sglang_cpu, sglang_device
 from eagle_contracts.workers import overlays, standins
 
+_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory")
 TOKENS = 2048
 """How many tokens an engine has room for: the largest batch of a twin has some hundred."""
 
@@ -126,9 +127,14 @@ def step(stage: str, run: Callable[[], Any]) -> Any:
     except standins.StandInUsed:
         raise
     except Exception as error:
-        if not _raised_by_engine(error):
+        if is_of_memory(error) or not _raised_by_engine(error):
             raise
         raise EngineRefused(stage, error) from error
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """Tell whether an exception speaks of the machine's memory: that is no answer of the engine to a config."""
+    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in _OF_MEMORY)
 
 
 def _raised_by_engine(error: BaseException) -> bool:
