@@ -61,7 +61,10 @@ def test_what_is_selected_later_is_added(built: Repository) -> None:
 
 
 def test_a_changed_engine_is_observed_again(built: Repository) -> None:
-    """Sources that changed in one environment leave the other's observations as they are."""
+    """Sources that changed in one environment leave the other's observations as they are.
+
+    They are longer, since Python knows bytecode by a source's second and size.
+    """
     built.run().assert_outcomes(passed=6)
     built.news()
     built.write(
