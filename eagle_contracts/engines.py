@@ -109,4 +109,12 @@ def engine_variables(name: str, environ: Mapping[str, str] = os.environ) -> dict
     return {key: value for key, value in sorted(environ.items()) if key.startswith(prefixes)}
 
 
-__all__ = ["EngineTable", "Unrunnable", "engine_variables"]
+def shown_variables(name: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the same for a report, which may be public: what looks like a secret is only said to be set."""
+    found = engine_variables(name, environ)
+    return {key: "(set)" if any(word in key for word in _SECRET) else value for key, value in found.items()}
+
+
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+__all__ = ["EngineTable", "Unrunnable", "engine_variables", "shown_variables"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from eagle_contracts.claim import Claim, doubt, in_layer_order, other_reading
 from eagle_contracts.devices import CPU
 from eagle_contracts.draft_advice import advised as draft_advised
-from eagle_contracts.engines import Unrunnable, engine_variables
+from eagle_contracts.engines import Unrunnable, shown_variables
 from eagle_contracts.facts import Claimed, Fact, facts_of
 from eagle_contracts.handoffs import advised as handoffs_advised
 from eagle_contracts.handoffs import fault_of
@@ -171,7 +171,7 @@ def _context(case: Case, session: Session, seen: Seen) -> tuple[tuple[str, str, 
         for overlay in seen.engine.get("overlays", [])
     ]
     rows += [
-        (name, value, "this process's environment") for name, value in engine_variables(case.subject.engine).items()
+        (name, value, "this process's environment") for name, value in shown_variables(case.subject.engine).items()
     ]
     device = session.device.kind if case.subject.on_device else CPU.kind
     rows.append(("engine", f"{_engine(case, seen)}, {_twin(seen)}, {device}", ""))

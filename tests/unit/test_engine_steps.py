@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from eagle_contracts.engines import engine_variables, shown_variables
 from eagle_contracts.subjects import sglang_engine
 from eagle_contracts.subjects.sglang_engine import EngineRefused, step
 
@@ -39,3 +40,14 @@ def test_a_machine_without_memory_is_no_answer(error: Exception) -> None:
     with pytest.raises(type(error)) as caught:
         step("building the model", lambda: raises(error))
     assert caught.value is error
+
+
+def test_a_report_shows_no_secret_of_the_environment() -> None:
+    """A report may be public; the store's key is a digest over all of it."""
+    environ = {"SGLANG_ALLOW": "1", "SGLANG_API_KEY": "abc", "TRANSFORMERS_TOKEN": "def", "HOME": "/x"}
+    assert shown_variables("sglang", environ) == {
+        "SGLANG_ALLOW": "1",
+        "SGLANG_API_KEY": "(set)",
+        "TRANSFORMERS_TOKEN": "(set)",
+    }
+    assert engine_variables("sglang", environ)["SGLANG_API_KEY"] == "abc"
